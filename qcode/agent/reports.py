@@ -546,7 +546,7 @@ def _hit_rate(usage: Usage) -> str:
 def _calls(calls: ApiCalls) -> str:
     parts = [
         (calls.initial, "reply", "replies"),
-        (calls.escalations, "repeat with a larger limit", "repeats with a larger limit"),
+        (calls.escalations, "retry with a larger output cap", "retries with a larger output cap"),
         (calls.continuations, "continuation", "continuations"),
         (calls.repairs, "correction of a tool call", "corrections of tool calls"),
         (calls.retries, "retry", "retries"),

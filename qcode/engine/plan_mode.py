@@ -14,7 +14,7 @@ _MODE_MEANINGS: dict[ApprovalMode, str] = {
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
 _SUMMARIES: dict[ApprovalMode, str] = {
-    "default": "Plan approved · asks before each change",
+    "default": "Plan approved · qcode asks before each change",
     "accept-edits": "Plan approved · edits run without asking",
 }
 _APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry out the plan."

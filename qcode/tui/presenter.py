@@ -400,7 +400,7 @@ class Presenter:
         if has_output and summary == one_line(first_line) and not summary.endswith("…"):
             content = other_lines
         summary = _without_repetition(call, summary, event.state)
-        notes = ["call written as text"] if call.is_from_text else []
+        notes = ["tool call sent as text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
             call.call_id,

@@ -384,9 +384,6 @@ def test_variables_in_a_server_of_the_client_are_not_filled_in(
     assert list(state.iterdir()) == []
 
 
-# A hostile client
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "params",

@@ -178,9 +178,6 @@ def test_prompt_that_cannot_be_used_is_refused(prompt: object, connect: Connect,
     assert error["code"] == -32602
 
 
-# A real process
-
-
 @pytest.fixture
 def env(home: Path) -> dict[str, str]:
     import os

@@ -156,9 +156,6 @@ def interrupted(command: list[str], env: Mapping[str, str]) -> str:
     return shown.decode()
 
 
-# The clients themselves
-
-
 def install(kind: str, folder: Path) -> Path:
     """Install the packages of a client into `folder`; raise `OSError` with the reason if that is not possible."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
@@ -259,9 +256,6 @@ def check_seen(seen: dict[str, Any]) -> None:
     assert seen["said"] == SAID
     assert DIFF in seen["diffs"]
     assert {"agent_message_chunk", "tool_call", "tool_call_update", "available_commands_update"} <= set(seen["kinds"])
-
-
-# Their recorded messages
 
 
 @pytest.mark.sampled(2)

@@ -76,4 +76,4 @@ def test_cost_names_the_causes_of_requests_in_words_for_users() -> None:
     metrics = RecoveryMetrics(reserved_output_tokens=324_000, saved_output_tokens=976_000)
     report = cost_text_of([usage], metrics)
     assert "976k of 1.3M output tokens were not reserved, because a short reply" in report
-    assert "API calls   4 (1 reply, 1 repeat with a larger limit, 2 corrections of tool calls)" in report
+    assert "API calls   4 (1 reply, 1 retry with a larger output cap, 2 corrections of tool calls)" in report

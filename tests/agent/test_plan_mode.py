@@ -84,7 +84,7 @@ def test_plan_in_an_untrusted_folder_never_accepts_edits(tmp_path: Path) -> None
     assert len(asked) == 2, "the edit asks"
     assert it.conversation.mode == "default"
     (plan, _) = [event for event in events if isinstance(event, ToolFinished)]
-    assert plan.outcome.summary == "Plan approved · asks before each change"
+    assert plan.outcome.summary == "Plan approved · qcode asks before each change"
 
 
 @pytest.mark.parametrize(("decision", "shown"), [(Deny("smaller"), "smaller"), (Deny(), "plan mode continues")])

@@ -130,9 +130,6 @@ def test_text_of_a_caller_attaches_nothing_and_runs_no_command(cli: CliRunner) -
     assert "@secret.txt" in stored
 
 
-# Lines that no client of a package sends
-
-
 class Lines:
     """A client that writes lines. `answers` are the responses so far, in order."""
 

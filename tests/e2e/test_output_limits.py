@@ -94,9 +94,6 @@ def test_guide_quotes_messages_exactly(tmp_path: Path) -> None:
         assert any(all(piece.strip() in text for piece in message.split("…")) for text in replies), message
 
 
-# Through the program: exit code, standard output, lines of stream-json, standard error.
-
-
 def _ask(cli: CliRunner, protocol: ProtocolName, script: Sequence[Turn], *flags: str) -> tuple[Finished, list[int]]:
     """Run `qcode -p` against a host that plays `script`; return how it ended and the caps it sent."""
     played = iter(script)

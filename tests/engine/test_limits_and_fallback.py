@@ -80,9 +80,6 @@ class Switching(Player):
             self._inputs.append(NoModelLeft(("a/x skipped",), self.limit))
 
 
-# Waiting
-
-
 def test_limit_is_waited_for_in_minutes_and_the_same_request_is_sent_again() -> None:
     played = play(limited(150), text("done"), settings=settings("always"))
     # Half of a tenth of the wait is added, so that not everybody returns at once.
@@ -145,9 +142,6 @@ def test_sleep_of_the_machine_counts_as_waiting() -> None:
     assert len(player.played.requests) == 2
 
 
-# Asking
-
-
 def test_choosing_to_wait_gets_the_reply() -> None:
     player = Player(limited(30 * 60), text("done"), settings=settings("ask"))
     player.play()
@@ -205,9 +199,6 @@ def test_shown_text_is_continued_after_a_limit() -> None:
     played = play(cut_off, text("and the second."), settings=settings("always"))
     assert played.end.text == "The first half of it, and the second."
     assert played.shown == played.end.text
-
-
-# Falling back
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.RATE_LIMIT, ErrorKind.UNREACHABLE])
@@ -292,9 +283,6 @@ def test_dropped_connection_after_text_does_not_switch_the_model() -> None:
     assert len(player.others) == 1
 
 
-# A fallback model that cannot be used
-
-
 @pytest.mark.parametrize("kind", [ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL])
 def test_fallback_model_that_cannot_be_used_leaves_the_turn_to_the_next_one(kind: ErrorKind) -> None:
     third = KnownModel("third", "o", ModelFacts(max_output_tokens=9_000))
@@ -324,9 +312,6 @@ def test_first_model_that_refuses_its_key_after_a_wait_ends_the_turn() -> None:
     error = Switching(limited(), overloaded(), refused, wait="always", limit=OF_FIRST).play().end.error
     assert error is not None
     assert (error.kind, error.message) == (ErrorKind.AUTH, "no")
-
-
-# The limit of a model that failed before the last one
 
 
 def overloaded() -> Script:

@@ -43,8 +43,6 @@ from tests.engine.play import (
 
 SMALL_MODEL = OutputSettings(override=500)
 
-# Thinking, nothing, unreadable calls
-
 
 def test_thinking_only_reply_is_asked_for_the_answer_with_less_effort() -> None:
     settings = TurnSettings("s", TOOLS, effort="high")
@@ -121,9 +119,6 @@ def test_unreadable_call_after_continued_text_keeps_the_text() -> None:
     assert retries(played) == [(True, "max_tokens"), (True, "call")]
 
 
-# Pauses
-
-
 def test_paused_reply_is_resumed_and_both_parts_are_the_answer() -> None:
     played = play(text("First, ", stop=StopReason.PAUSED), text("then the rest."))
     assert played.requests[1].messages == (user("go"), assistant(Text("First,")))
@@ -141,9 +136,6 @@ def test_pauses_are_bounded_by_the_turn_limit() -> None:
     settings = TurnSettings("s", TOOLS, max_turns=2)
     played = play(*[text("x", stop=StopReason.PAUSED)] * 2, settings=settings)
     assert played.end.limit is Limit.TURNS
-
-
-# Broken streams
 
 
 def test_shown_thinking_is_replayed_without_using_the_budget_of_breaks() -> None:
@@ -206,9 +198,6 @@ def test_cancel_in_a_backoff_sends_nothing_and_keeps_the_text() -> None:
     assert finished(player.played).note
 
 
-# The stored message
-
-
 def test_signed_thinking_keeps_its_position_and_trailing_unsigned_is_dropped() -> None:
     signature = Opaque("anthropic", "{}")
     signed: Script = [ReasoningDelta(0, "a"), BlockEnded(0, signature), TextDelta(1, "Text "), ReasoningDelta(2, "b")]
@@ -248,9 +237,6 @@ def test_message_is_stored_once_with_its_attempts() -> None:
     assert played.end.discarded_output_tokens == 8_000
     assert played.end.usage == Usage(input=300, output=72_009)
     assert sum(message.role == "assistant" for message in played.messages) == 1
-
-
-# The reason, told truly
 
 
 @pytest.mark.parametrize(

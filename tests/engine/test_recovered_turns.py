@@ -44,9 +44,6 @@ SMALL_MODEL = OutputSettings(override=500)
 PREFILL = ModelFacts(can_prefill=True, max_output_tokens=4_096)
 
 
-# Budgets
-
-
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_continuations_stop_at_the_configured_count(count: int) -> None:
     output = OutputSettings(override=500, max_continuations=count)
@@ -220,9 +217,6 @@ def test_request_that_never_reached_the_host_costs_nothing() -> None:
     assert played.end.cost == Decimal("0.00011")
 
 
-# The window
-
-
 def test_prompt_without_room_is_refused_before_any_request() -> None:
     player = Player(facts=ModelFacts(context_window=5_000))
     played = player.play("word " * 3_000)
@@ -264,9 +258,6 @@ def test_full_context_keeps_the_text(before: list[str]) -> None:
     assert played.end.text == "".join(before)
     assert played.end.outcome is (Outcome.MAX_TOKENS if before else Outcome.ERROR)
     assert played.end.stop is StopReason.CONTEXT_WINDOW_EXCEEDED
-
-
-# Learned limits
 
 
 def test_escalation_without_a_gain_is_skipped() -> None:
@@ -342,9 +333,6 @@ def test_host_that_reports_no_usage_is_not_suspected() -> None:
 def test_longer_escalated_attempt_does_not_mark_the_host() -> None:
     played = play(cut("x", output=2_000), cut("x", output=20_000), text("end"))
     assert played.learned == []
-
-
-# Prefill
 
 
 def test_host_that_continues_a_message_gets_a_prefill_and_its_seam_is_unchanged() -> None:

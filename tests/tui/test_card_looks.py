@@ -36,7 +36,7 @@ RAN = ToolOutcome("....\n4 passed\n", summary="exit 0", sandbox="outside")
 CALLS: tuple[tuple[ToolCall, ToolOutcome, str], ...] = (
     (
         tool("exit_plan_mode", "c0", plan=PLAN),
-        ToolOutcome("", summary="Plan approved · asks before each change"),
+        ToolOutcome("", summary="Plan approved · qcode asks before each change"),
         "done",
     ),
     (tool("read", "c1", path="src/cart.py", is_from_text=True), ToolOutcome("x\n", summary="21 lines"), "done"),
@@ -126,7 +126,7 @@ def test_turn_looks_as_recorded(
     first = (
         "+ src/cart.py 21 lines",
         "! nofile.txt not found, not attached",
-        "✓ Plan approved · asks before each change",
+        "✓ Plan approved · qcode asks before each change",
     )
     last = ("✓ Run pytest -x edited by you · exit 0", "4 passed", "Done.")
     assert_shows(rows, first if place == "start" else last, size)
@@ -148,10 +148,12 @@ def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme
 
     assert snap_compare(app, run_before=run, terminal_size=size)
     assert_shows(
-        rows, ("+ src/cart.py 21 lines", "! nofile.txt not found", "✓ Plan approved · asks before each change"), size
+        rows,
+        ("+ src/cart.py 21 lines", "! nofile.txt not found", "✓ Plan approved · qcode asks before each change"),
+        size,
     )
     text = " ".join(app.widgets.transcript.plain_text().split())
-    assert "✓ Read src/cart.py call written as text · 21 lines" in text
+    assert "✓ Read src/cart.py tool call sent as text · 21 lines" in text
     assert "✓ Run pytest -x edited by you · exit 0" in text
 
 

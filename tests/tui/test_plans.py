@@ -28,7 +28,7 @@ from tests.tui.test_presenter import Recorder
 STEPS = "\n".join(f"{number}. step {number}" for number in range(1, 31))
 PLAN = f"# Cache\n\nThe index is **slow**.\n\n{STEPS}"
 CALL = call("exit_plan_mode", json.dumps({"plan": PLAN}))
-APPROVED = "Plan approved · asks before each change"
+APPROVED = "Plan approved · qcode asks before each change"
 DONE = ToolFinished(CALL, ToolOutcome("The user approved the plan.", summary=APPROVED), "done")
 SCRIPT: Script = [
     reply("", CALL),
@@ -64,7 +64,7 @@ def test_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) 
         await run.until_idle()
         rows = run.text.split("\n")
         at = next(index for index, row in enumerate(rows) if row.startswith("✓ Plan approved"))
-        assert " ".join(rows[at : at + 2]).startswith("✓ Plan approved · asks before each")
+        assert " ".join(rows[at : at + 2]).startswith("✓ Plan approved · qcode asks before")
         assert "  Cache" in rows
         assert "The index is slow." in run.text
         assert all(f"{number}. step {number}" in run.text for number in range(1, 31))

@@ -462,7 +462,7 @@ def test_summary_leaves_out_what_the_argument_or_the_todo_panel_says() -> None:
 
     assert summary_of(call("read", '{"path": "a.py"}'), "a.py does not exist", "failed") == ["does not exist"]
     assert summary_of(call("read", '{"path": "a.py"}'), "3 lines", "done") == ["3 lines"]
-    approved = "Plan approved · asks before each change"
+    approved = "Plan approved · qcode asks before each change"
     assert summary_of(call("exit_plan_mode", '{"plan": "# Plan"}'), approved, "done") == [approved]
     items = '{"items": [{"task": "read it", "state": "%s"}]}'
     assert summary_of(call("todo", items % "in_progress"), "0 of 1 done", "done") == []

@@ -41,9 +41,6 @@ def test_api_key_is_held_back_and_not_remembered_until_enter_is_pressed_again(tm
     drive(test, history_file=path)
 
 
-# Search
-
-
 def history_of(path: Path, *texts: str) -> Path:
     history = PromptHistory(path, "~/project")
     for text in texts:
@@ -118,9 +115,6 @@ def test_history_of_this_folder_comes_before_that_of_others(tmp_path: Path) -> N
     assert PromptHistory(path, "/b").entries == ("here 2", "there", "here 1")
 
 
-# The editor
-
-
 def test_editor_is_taken_from_the_environment() -> None:
     assert editor_command({"VISUAL": "code --wait 'a b'", "EDITOR": "vi"}) == ("code", "--wait", "a b")
     assert editor_command({"VISUAL": " ", "EDITOR": "vi"}) == ("vi",)
@@ -158,9 +152,6 @@ def test_reason_of_an_editor_failure_is_shown(tmp_path: Path, script: str, why: 
         edit_text("x", (str(make_executable(tmp_path / "ed", script)),))
     with pytest.raises(EditorError, match="could not be started"):
         edit_text("x", (str(tmp_path / "missing"),))
-
-
-# The queue
 
 
 def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
@@ -228,9 +219,6 @@ def test_queued_prompt_that_is_part_of_another_stays_queued() -> None:
     drive(test, conversation)
 
 
-# Rewinding
-
-
 @pytest.mark.parametrize("has_rewind", [True, False])
 def test_double_escape_on_an_empty_prompt_rewinds_if_the_command_exists(
     monkeypatch: pytest.MonkeyPatch, has_rewind: bool
@@ -248,8 +236,6 @@ def test_double_escape_on_an_empty_prompt_rewinds_if_the_command_exists(
 
     drive(test, ScriptedConversation(messages=said("before")))
 
-
-# Custom commands
 
 REVIEW = CustomCommand(
     "git:review", "Review {{args}}.", Path("review.toml"), "Review code", "[path]", "", {"max_tokens": 99}
@@ -294,9 +280,6 @@ def test_command_with_its_own_settings_waits_for_the_end_of_the_turn() -> None:
         assert [options == NO_OPTIONS for options in conversation.options] == [True, False, True]
 
     drive(test, conversation, commands=(REVIEW,))
-
-
-# Custom keys
 
 
 @pytest.mark.parametrize(

@@ -506,7 +506,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "a long reply",
         "A reply truncated once",
-        "about 10,000 tokens: truncated at 8,000, then requested again with a larger limit",
+        "about 10,000 tokens: truncated at 8,000, then retried with a larger output cap",
         _pattern(r"\blong\b.*\b(reply|answer|text|guide|story|essay|output)\b"),
         _play_long,
     ),

@@ -207,7 +207,7 @@ class CallEvents:
             elif self._calls.ends_rejected and not self._minted_ids:
                 rejected = self._calls.rejected_candidates
                 reason = rejected[-1].reason if rejected else "it is malformed"
-                event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
+                event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a tool call sent as text: {reason}")
         return [*events, event]
 
     def _events_of(self, parts: Iterable[ScannedPart], *, ends_cut_call: bool = True) -> list[ReplyEvent]:

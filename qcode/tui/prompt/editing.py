@@ -169,8 +169,6 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self._kills.end_run()
         self._yanked_range = None
 
-    # Movement
-
     def move_cursor(
         self, location: Location, select: bool = False, center: bool = False, record_width: bool = True
     ) -> None:
@@ -226,8 +224,6 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         row, column = self.cursor_location
         end = self.get_cursor_line_end_location()
         self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
-
-    # Kill and yank
 
     def action_kill_blank_word_left(self) -> None:
         row, column = self.cursor_location

@@ -299,8 +299,6 @@ class Prompt(EditingArea):
             return False
         return super().check_consume_key(key, character)
 
-    # Textual's events
-
     @on(TextArea.Changed)
     def _schedule_draft(self) -> None:
         """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if the prompt was emptied."""
@@ -412,8 +410,6 @@ class Prompt(EditingArea):
     def walk_older(self) -> None:
         self._walk(self.prompt_history.older(self.text), is_older=True)
 
-    # Sending
-
     def _press_enter(self, clicked: MenuItem | None = None) -> None:
         """Insert the completion that was `clicked` or is highlighted; send the prompt if it is then complete."""
         chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
@@ -449,8 +445,6 @@ class Prompt(EditingArea):
         # A later run does not know the labels of this one.
         stored_text = self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(typed)))
         self.prompt_history.add(typed, stored_text)
-
-    # The menu
 
     def offer(self, *, has_new_files: bool = False) -> None:
         """Update the menu. `has_new_files`: the file index has changed since the last update."""
@@ -523,8 +517,6 @@ class Prompt(EditingArea):
             self.replace_in_one_step(text, start, end)
         else:
             self.show_hint(f"too long to show here; {self.editor_key or '/editor'} opens it")
-
-    # History
 
     def search_history(self) -> None:
         """Start a search, or move to an older match."""

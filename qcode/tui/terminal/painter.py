@@ -276,8 +276,6 @@ def _group_runs(texts: Sequence[str], styles: Sequence[CellStyle]) -> list[Run]:
     return runs
 
 
-# Finding a scroll
-
 _LOST = -100
 """The gain of a row that the frame does not change, if a scroll moves it away so that it must be written again."""
 
@@ -353,9 +351,6 @@ def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]
     unknown: list[_Row | None] = [None] * abs(scroll.shift)
     moved = region[scroll.shift :] + unknown if scroll.shift > 0 else unknown + region[: scroll.shift]
     return [*rows[: scroll.top], *moved, *rows[scroll.bottom + 1 :]]
-
-
-# Finding the cells that differ
 
 
 def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
@@ -446,9 +441,6 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
             end += 1
         changes.append((column + start, _group_runs(texts[start:end], styles[start:end])))
     return changes
-
-
-# Output
 
 
 class _Output:

@@ -153,9 +153,6 @@ def test_function_with_another_result_is_a_failure(value: object) -> None:
     assert answer_from_function("PreToolUse", value).failure
 
 
-# Which answers count
-
-
 @pytest.mark.parametrize(
     ("origin", "may_allow", "counts"),
     [("own", True, True), ("own", False, False), ("program", True, True), ("project", True, False)],
@@ -193,9 +190,6 @@ def test_failure_decides_as_configured(event: str, on_failure: Any, decision: st
 def test_default_on_failure_is_strict_for_calls_and_prompts_only() -> None:
     strict = {event: form.on_failure for event, form in EVENTS.items() if form.on_failure != "go-on"}
     assert strict == {"PreToolUse": "ask", "PermissionRequest": "ask", "UserPromptSubmit": "block"}
-
-
-# Merging
 
 
 def test_deny_overrides_ask_and_ask_overrides_allow() -> None:

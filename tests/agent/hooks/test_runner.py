@@ -246,9 +246,6 @@ def test_slow_hook_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest
     assert [type(event) for event in ran.events] == [HookStarted, HookEnded]
 
 
-# Functions
-
-
 def _program(function: Any, **fields: Any) -> Handler:
     return program_handler("PreToolUse", Hook("shell", function, **fields))
 

@@ -509,9 +509,6 @@ def test_unknown_event_is_a_usage_error(tmp_path: Path) -> None:
         play(tmp_path, [], {"PreTooUse": None})
 
 
-# Configured hooks
-
-
 def test_configured_hook_sees_calls(tmp_path: Path) -> None:
     config = """
 [[hooks.PreToolUse]]

@@ -258,9 +258,6 @@ def test_sessions_that_begin_in_the_same_second_get_different_ids(root: Path) ->
     assert len(set(done)) == 5
 
 
-# Finding
-
-
 def homes(tmp_path: Path, root: Path) -> dict[str, str]:
     """Write a session of every program at its usual place, and one of another folder."""
     home, folder = tmp_path / "home", str(root).replace("/", "-")

@@ -127,9 +127,6 @@ def test_file_of_no_known_program_is_refused(tmp_path: Path) -> None:
         read_file(tmp_path / "missing.jsonl")
 
 
-# Claude Code
-
-
 def test_claude_rewound_branch_and_sub_agents_are_left_out(tmp_path: Path) -> None:
     claude = Claude()
     start = claude.user(ASKED)
@@ -220,9 +217,6 @@ def test_claude_long_chain_is_read_in_linear_time(tmp_path: Path) -> None:
     assert len(read(tmp_path, claude.records).messages) == 1
 
 
-# Codex
-
-
 def test_codex_rolled_back_turns_are_left_out(tmp_path: Path) -> None:
     records = codex_records()
     records += [
@@ -291,9 +285,6 @@ def test_codex_session_of_a_sub_agent_is_refused(tmp_path: Path) -> None:
     records[0]["payload"]["source"] = {"subagent": {"thread_spawn": {"depth": 1}}}
     with pytest.raises(InputError):
         read(tmp_path, records)
-
-
-# Gemini CLI and qwen-code
 
 
 def test_gemini_document_in_one_piece_is_read_like_the_log(tmp_path: Path) -> None:

@@ -167,9 +167,6 @@ def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
     assert places.find() == discovery.DiscoveredSkills()
 
 
-# The cache
-
-
 def cached(places: Places, *, reads: list[Path]) -> discovery.DiscoveredSkills:
     folders = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=True)
     read = read_skill

@@ -158,9 +158,6 @@ def test_skill_loads_in_plan_mode(places: Places, own: Path) -> None:
     assert not places.run(LOAD, "done", permission_mode="plan").results[0].is_error
 
 
-# Projects
-
-
 def test_skill_of_an_untrusted_project_is_not_offered(places: Places) -> None:
     put(places.root / ".claude/skills", "pdf")
     put(places.home / ".claude/skills", "mine")
@@ -236,9 +233,6 @@ def test_long_skill_is_cut_with_a_pointer_to_its_file(places: Places) -> None:
     (result,) = places.run(LOAD, "done").results
     assert len(result.content) < 31_000
     assert f"read {folder}/SKILL.md for the rest" in result.content
-
-
-# Typed by the user
 
 
 def prompt_of(places: Places, typed: str, arguments: str = "", **more: Any) -> tuple[str, Agent]:
@@ -344,9 +338,6 @@ def test_commands_of_the_user_override_skills_and_skills_override_project_comman
     assert (names, skills) == (["pdf"], [])
 
 
-# Sub-agents
-
-
 def test_sub_agent_sees_the_catalog_and_loads_skills(places: Places, own: Path) -> None:
     start = Call("agent", description="look", prompt="look", kind="explore")
     played = places.run(start, LOAD, "found", "done")
@@ -373,9 +364,6 @@ def test_forked_skill_is_loaded_in_place_by_a_sub_agent(places: Places) -> None:
 def test_typed_forked_skill_asks_for_a_sub_agent(places: Places) -> None:
     put(places.home / ".claude/skills", "pdf", context="fork")
     assert prompt_of(places, "pdf")[0].startswith("Let a sub-agent carry out this skill: call the `agent` tool")
-
-
-# Compaction
 
 
 def test_loaded_skills_are_sent_again_after_a_compaction(places: Places, own: Path) -> None:

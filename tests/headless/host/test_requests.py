@@ -39,9 +39,6 @@ def set_servers(host: Host, servers: Any, *, serves: str = "") -> dict[str, Any]
     return response
 
 
-# Tool servers
-
-
 def test_servers_are_added_called_and_removed_while_the_host_runs(tmp_path: Path) -> None:
     script = [
         Turn(text="Hello."),
@@ -138,9 +135,6 @@ def test_prompts_and_resources_of_a_server_are_used_unless_the_host_composed_the
     assert "/mcp__memo__review a.py" in last
 
 
-# Folders
-
-
 def reading(path: Path) -> Turn:
     return Turn(calls=(Call("read", json.dumps({"path": str(path)})),))
 
@@ -204,9 +198,6 @@ def test_folder_with_a_file_that_a_hook_runs_is_not_added(tmp_path: Path) -> Non
         host.result()
         host.end()
     assert "one of your hooks runs" in json.dumps(host.seen)
-
-
-# Skills, plan mode, tools
 
 
 def test_model_can_load_only_the_skills_that_the_host_lists(tmp_path: Path) -> None:
@@ -275,9 +266,6 @@ def test_permission_prompts_none_denies_calls_that_would_ask(tmp_path: Path) -> 
         host.ask()
         assert host.result()["permission_denials"][0]["tool_name"] == "Bash"
         assert not [line for line in host.seen if line["type"] == "control_request"]
-
-
-# Questions of tool servers
 
 
 @pytest.mark.sampled(2)

@@ -222,9 +222,6 @@ def test_compact_is_a_command_of_a_host(tmp_path: Path) -> None:
     assert "status" in kinds(host)
 
 
-# Questions
-
-
 def ask_for(host: Host, *, prompt: str = "work") -> dict[str, Any]:
     host.greet()
     host.ask(prompt)
@@ -385,9 +382,6 @@ def test_untrusted_folder_asks_and_a_denial_names_the_flag(tmp_path: Path) -> No
         host.end()
 
 
-# Settings and limits
-
-
 def test_model_effort_and_prompts_of_the_host_reach_the_model(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="a"), Turn(text="b")], "--system-prompt", "") as host:
         prompts = {"systemPrompt": ["You are a pirate."], "appendSystemPrompt": "Be brief."}
@@ -475,9 +469,6 @@ def test_existing_session_id_is_refused(tmp_path: Path) -> None:
     assert session in result["errors"][0]
 
 
-# Servers and agents of the host
-
-
 def greet_with_server(host: Host) -> None:
     """Send the handshake and a message, and answer the requests to the server `calc` until `init`."""
     host.greet(sdkMcpServers=["calc"])
@@ -533,9 +524,6 @@ def test_agents_of_the_host_are_offered_and_a_bad_one_is_named(tmp_path: Path) -
         host.result()
         assert "reviewer" in json.dumps(host.server.requests[0].body)
     assert "the agent bad is left out" in json.dumps(host.seen)
-
-
-# Hooks of the host
 
 
 def hook_of(event: str, **fields: Any) -> dict[str, Any]:

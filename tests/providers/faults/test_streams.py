@@ -180,9 +180,6 @@ def test_endless_line_is_bounded(protocol: str) -> None:
     assert "32 MB" in ran.message
 
 
-# The network
-
-
 @pytest.mark.sampled(3)
 @each_protocol
 def test_refused_connection_is_retried_once_and_names_the_address(protocol: str) -> None:

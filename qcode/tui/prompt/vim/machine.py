@@ -170,8 +170,6 @@ class Vim(MovingCursor):
             self._insertion = _Insertion(VimCommand("i"), self.text[: self.cursor], self.text[self.cursor :])
         return ChangedText(self.text, self.cursor)
 
-    # Modes
-
     def _escape(self) -> ChangedText | None:
         """Cancel a command or a selection; return None if there is neither."""
         if not (self._keys or self.is_visual):
@@ -224,8 +222,6 @@ class Vim(MovingCursor):
         self.wanted_column = None
         self.cursor = clamped(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
         self._history.record(self.text, self.cursor)
-
-    # Commands
 
     def _run(self, command: VimCommand, change: _Change | None = None) -> None:
         """Perform a command. `change` is the change to repeat if the command comes from `.`, otherwise None."""
@@ -304,8 +300,6 @@ class Vim(MovingCursor):
             rows = paragraph_rows(self.text.split("\n"), row, count, is_around=is_around)
             if rows is not None:
                 self.cursor = motions.nth_line(self.text, rows[1] + 1)
-
-    # Operators
 
     def _run_operator(self, command: VimCommand, change: _Change | None) -> None:
         region, selected = self._region_of(command, change)
@@ -420,8 +414,6 @@ class Vim(MovingCursor):
         elif command.operator == "y":
             self._registers["0"] = register
         self._registers['"'] = register
-
-    # Other changes
 
     def _insert(self, command: VimCommand, change: _Change | None) -> None:
         text, index, name = self.text, self.cursor, command.name

@@ -17,9 +17,6 @@ Width: TypeAlias = Callable[[str], int]
 """Returns the number of cells of a character."""
 
 
-# Lines
-
-
 def line_start(text: str, index: int) -> int:
     return text.rfind("\n", 0, index) + 1
 
@@ -106,8 +103,6 @@ def at_column(text: str, start: int, column: int, width: Width, *, is_visual: bo
         index += 1
     return end if is_visual else max(start, end - 1)
 
-
-# Words
 
 BLANK, PUNCTUATION, WORD, EMOJI = range(4)
 
@@ -279,9 +274,6 @@ def word_end_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[i
             if not walk.back():
                 return walk.index, True
     return walk.index, True
-
-
-# Paragraphs, characters, brackets
 
 
 def paragraph(text: str, index: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
