@@ -78,7 +78,7 @@ class AppOptions:
     picks_session: bool = False
     """The user first picks a session to resume."""
     busy_session: str = ""
-    """The id of the requested session if another process has it open; the user first decides how to continue."""
+    """The id of the requested session if another process has it open: the user then decides how to continue."""
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -110,8 +110,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             is_restricted=not context.is_trusted,
             is_opening=context.options.resume is not None and context.options.permission_mode is None,
         )
-        sent = PromptHistory(self.options.history_file, welcome.folder)
-        self.widgets = MainWidgets(status, sent, ui.show_thinking, self.options.clock)
+        history = PromptHistory(self.options.history_file, welcome.folder)
+        self.widgets = MainWidgets(status, history, ui.show_thinking, self.options.clock)
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
@@ -141,7 +141,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Create the objects behind keys and commands, whose imports take as long as the first paint."""
         from qcode.tui.commands.command import CommandContext
         from qcode.tui.commands.keymap import bindings
-        from qcode.tui.commands.table import COMMANDS, show_start
+        from qcode.tui.commands.table import COMMANDS, show_keys_and_todos
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import AttachmentFinder
         from qcode.tui.view import AppView, SessionName
@@ -172,7 +172,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
         widgets.prompt.set_sources(self._sources(finder))
-        show_start(self.commands, widgets)
+        show_keys_and_todos(self.commands, widgets)
         self.session_name.refresh()
         self.view.failures.watch(self._call_in_app)
         self.is_ready = True
@@ -180,7 +180,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             widgets.transcript.add_notice("warning", problem)
 
     def _add_runners(self) -> None:
-        """Create the objects that run turns and the user's `!` lines. A turn waits for these lines."""
+        """Create the objects that run turns and the user's `!` lines. No turn starts while such a line runs."""
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
 
@@ -261,7 +261,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             raise self._opening_error
         signal_code = self._signals.exit_code if self._signals is not None else None
         if signal_code is not None and (code is None or self._crash is not None):
-            return signal_code  # an error after a signal follows from it, as from the end of the terminal
+            return signal_code  # an error after a signal is its result: SIGHUP means that the terminal is gone
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._resumable_session_id()))
             return 1
@@ -270,7 +270,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return code if code is not None else self.return_code or 1
 
     def _farewell(self) -> str:
-        """Return the lines that stay in the terminal after the app."""
+        """Return the lines that `run` prints after the app has ended; empty if the session has no messages."""
         conversation, totals = self.agent.conversation if self.is_ready else None, self.widgets.status.run_totals
         if conversation is None or not conversation.messages:
             return ""
@@ -377,7 +377,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
-        # `had_focus`: a widget had the focus when the key arrived, and left it unused, such as Alt+Y in the prompt.
+        # `had_focus`: the focused widget got the key and did not use it, for example Alt+Y in the prompt.
         if self.had_focus or self.focused not in (None, self.widgets.prompt) or len(self.screen_stack) > 1:
             return
         if self.is_ready and self.widgets.approval.request is not None:
@@ -388,7 +388,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.widgets.prompt.insert(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Give a key to the open screen, or to the prompt if the key's command does not apply now."""
+        """Return whether the key of a command runs it now. Otherwise the open screen or the prompt gets the key."""
         if action != "command":
             return super().check_action(action, parameters)
         from qcode.tui.commands.table import is_possible
@@ -494,7 +494,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._events_before_ready):
             self.agent.keys.finish("")
             return
-        # Each step waits in a queue behind the held-back keys: in the app's, in the prompt's, in the app's again.
+        # Wait behind the held-back keys in each queue that they pass: of the app, of the prompt, of the app again.
         self.call_later(self.widgets.prompt.call_later, self.call_later, self.view.connect, "")
 
     def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
@@ -564,17 +564,17 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if state == "idle":
             self._run_in_background(self.session_name.make, "title")
 
-    def _ring(self, why: str) -> None:
-        """Ring the bell, but with the focus only if the user wants it; without the focus, also send a notification."""
+    def _ring(self, text: str) -> None:
+        """Ring the bell if it is on or the terminal has lost the focus; without the focus, also show a notification."""
         if is_mounted(self) and not self._is_lent and (self.terminal_title.has_bell or not self.app_focus):
             self.bell()
             if not self.app_focus:
-                self.write_sequence(driver.notify(why))
+                self.write_sequence(driver.notify(text))
 
     def _copy(self, text: str) -> str:
-        """Copy `text` for pasting in the app and elsewhere; return how, as the end of a sentence after "Copied".
+        """Copy `text` to the clipboard of the app and of the system; return the words that follow "Copied".
 
-        Without a terminal, leave the clipboard of the system alone.
+        Without a terminal, do not change the clipboard of the system.
         """
         set_local_clipboard(self, text)
         from qcode.tui.terminal.clipboard import Clipboard

@@ -60,17 +60,17 @@ def crash_text(text: str, session_id: str) -> str:
 
 
 class Failures:
-    """Reports unexpected errors. `say` shows a notice; it is called only in the app's thread."""
+    """Reports unexpected errors. `notify` shows a notice; it is called only in the app's thread."""
 
-    def __init__(self, report: Report, say: Callable[[Level, str], None]) -> None:
+    def __init__(self, report: Report, notify: Callable[[Level, str], None]) -> None:
         self._report = report
-        self._say = say
+        self._notify = notify
         self._restore: list[Callable[[], None]] = []
         self._error_times: list[float] = []
 
     def show(self, failure: BaseException) -> None:
         """Report an error and show a notice."""
-        self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
+        self._notify("error", f"Internal error: {self._report(failure)}. The session continues.")
 
     def survive(self, failure: BaseException, call_later: Callable[..., object]) -> bool:
         """Report an error of a widget; return False, without a report, after too many errors in one second.

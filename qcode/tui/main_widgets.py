@@ -37,8 +37,8 @@ PANEL_STYLES = Path(__file__).with_name("panels.tcss")
 class MainWidgets:
     """All widgets of the main screen, which `app` mounts. `add_panels` creates those that are not in the first paint.
 
-    Panels are hidden at first and mount their parts when they are shown. Only the prompt, an open question and the
-    search field can have the focus.
+    Panels are hidden at first, and mount their child widgets when they are shown. Only the prompt, an open question and
+    the search field can have the focus.
     """
 
     search: SearchBar
@@ -50,13 +50,13 @@ class MainWidgets:
     new_text: NewTextRow
 
     def __init__(
-        self, status: Status, sent_prompts: PromptHistory, thinking: ThinkingMode, clock: Callable[[], float]
+        self, status: Status, prompt_history: PromptHistory, thinking: ThinkingMode, clock: Callable[[], float]
     ) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = CompletionMenu(id="menu"), HistorySearch(id="history-search")
         self.prompt = Prompt(
-            self.menu, self.history, sent_prompts, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
+            self.menu, self.history, prompt_history, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
         )
         self.status = StatusLine(status, clock, id="status")
 

@@ -15,7 +15,7 @@ from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
 from qcode.tui.commands.keymap import key_problems
-from qcode.tui.commands.table import COMMANDS, as_command, as_skill_command
+from qcode.tui.commands.table import COMMANDS, as_custom_command, as_skill_command
 
 
 def open_agent(context: RunContext, selection: Selection) -> Agent:
@@ -34,7 +34,7 @@ def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]
     options = agent.context.options
     restored = restore_session(agent.conversation, options) if options.resume is not None else ()
     notices = (*restored, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
-    commands = (*COMMANDS, *map(as_command, custom.commands))
+    commands = (*COMMANDS, *map(as_custom_command, custom.commands))
     return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
 
 

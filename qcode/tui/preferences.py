@@ -1,4 +1,4 @@
-"""The permission mode, model and effort that the user chooses inside the app or the linear mode, and changed settings.
+"""Changes of the permission mode, the model, the effort and the settings, in the app and in the linear mode.
 
 The requested effort is remembered across models. A model that is not known to support reasoning gets it only if the
 user sets it while that model is in use.
@@ -46,25 +46,25 @@ def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
 def shown_effort(conversation: Conversation) -> str:
     """Return the effort for the status line; empty if none is set or the model does not support reasoning."""
     effort = conversation.effort if conversation.supports_reasoning else None
-    return "effort none" if effort == "none" else effort or ""  # `none` alone does not say what there is none of
+    return "effort none" if effort == "none" else effort or ""  # `none` alone does not tell that it is the effort
 
 
 class ModelUse:
     """The user's choice of model and effort.
 
-    `say` shows a notice. `on_change` is called when the status line must be updated.
+    `notify` shows a notice. `on_change` is called when the status line must be updated.
     """
 
     def __init__(
         self,
         agent: Agent,
         *,
-        say: Callable[[Level, str], None],
+        notify: Callable[[Level, str], None],
         on_change: Callable[[], None],
     ) -> None:
         self._conversation = conversation = agent.conversation
         self._models = agent.models
-        self._say = say
+        self._notify = notify
         self._on_change = on_change
         self._requested_effort: Effort | None = conversation.effort or agent.models.effort
         if conversation.supports_reasoning:
@@ -82,7 +82,7 @@ class ModelUse:
             conversation.set_model(name)
         except ValueError as refusal:
             reason = capitalized(str(refusal).rstrip("."))
-            self._say("warning", reason if reason.endswith("?") else f"{reason}.")
+            self._notify("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
         conversation.effort = self._requested_effort if conversation.supports_reasoning else None
         lines = [f"Model: {conversation.model}, from the next turn."]
@@ -93,7 +93,7 @@ class ModelUse:
         if override_note := self._models.save_model(conversation.model):
             lines.append(override_note)
         self._on_change()
-        self._say("info", "\n".join(lines))
+        self._notify("info", "\n".join(lines))
         return True
 
     def choose(self, name: str, effort: Effort | None) -> None:
@@ -108,7 +108,7 @@ class ModelUse:
                 conversation.effort = effort if conversation.supports_reasoning else None
                 self._on_change()
                 condition = "" if conversation.supports_reasoning else " for models known to support reasoning"
-                self._say("info", f"Effort: {effort or 'model default'}, from the next turn{condition}.")
+                self._notify("info", f"Effort: {effort or 'model default'}, from the next turn{condition}.")
         if name != conversation.model:
             self.use(name)
 
@@ -124,9 +124,9 @@ class ModelUse:
         self._on_change()
         if effort is not None and not conversation.supports_reasoning:
             doubt = f"{conversation.model} is not known to support reasoning; the provider may reject it."
-            self._say("warning", f"Effort: {effort}. {doubt}")
+            self._notify("warning", f"Effort: {effort}. {doubt}")
         else:
-            self._say("info", f"Effort: {effort or 'model default'}, from the next turn.")
+            self._notify("info", f"Effort: {effort or 'model default'}, from the next turn.")
 
 
 def apply_setting(

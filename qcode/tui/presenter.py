@@ -143,7 +143,7 @@ class Presenter:
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
-        """Show one event. It handles every kind of event, including those that show nothing."""
+        """Show one event. The method accepts every kind of event, including those that show nothing."""
         if self._pending_restart is not None:
             self._restart(self._pending_restart, event.from_tokens if isinstance(event, OutputEscalated) else None)
         match event:
@@ -192,8 +192,8 @@ class Presenter:
             case _:
                 _show_nothing(event)
 
-    def abandon(self, why: str) -> None:
-        """Show that a turn ended without its last event. `why` is one line."""
+    def abandon(self, reason: str) -> None:
+        """Show that a turn ended without its last event. `reason` is one line."""
         self._pending_restart = None
         self._reply_note = ""
         self._is_user_turn = False
@@ -201,7 +201,7 @@ class Presenter:
         self._transcript.settle()
         self._close_cards("cancelled")
         self._status.show_activity(None)
-        self._transcript.add_notice("error", why)
+        self._transcript.add_notice("error", reason)
 
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
@@ -384,7 +384,7 @@ class Presenter:
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         # The live output of a command skips what arrived too fast, so the result replaces it.
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
-        has_output = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
+        is_shown = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
         has_run = event.state in ("done", "failed")
         # Why the call did not run. It is empty if the state says everything, as for `Declined.`
         reason = content if outcome.shown else ""
@@ -397,7 +397,7 @@ class Presenter:
             # The reason is shown once: in the title if it is one line, otherwise below it.
             summary, content = (summary, "") if summary == reason else ("", content)
         first_line, _, other_lines = content.partition("\n")
-        if has_output and summary == one_line(first_line) and not summary.endswith("…"):
+        if is_shown and summary == one_line(first_line) and not summary.endswith("…"):
             content = other_lines
         summary = _without_repetition(call, summary, event.state)
         notes = ["tool call sent as text"] if call.is_from_text else []
@@ -405,7 +405,7 @@ class Presenter:
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
-                output=content if has_output and content else None,
+                output=content if is_shown and content else None,
                 diff=outcome.diff or None,
                 summary=" · ".join([*notes, summary] if summary else notes) or None,
                 plan=plan or None,
@@ -589,8 +589,8 @@ def _agent_detail(event: TurnEvent) -> str:
         case ToolFinished(call=call, outcome=outcome, state=state):
             diff = "\n".join(map(show_hidden, outcome.diff.split("\n")))
             lines = (diff or outcome.content).strip("\n").split("\n")
-            left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
-            more = [f"  … {count_text(left_out, 'more line')}"] if left_out > 0 else []
+            omitted_lines = len(lines) - _MAX_AGENT_OUTPUT_LINES
+            more = [f"  … {count_text(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
             detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
             return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *detail, *more, "", ""])
         case Notice(text=text):

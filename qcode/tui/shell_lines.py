@@ -1,4 +1,4 @@
-"""Runs the lines that the user types after `!`. Each has a card, and its output is added to the next prompt."""
+"""Runs the lines that the user types after `!`. Each line has a card, and its output is added to the next prompt."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _MAX_PARTIAL_CHARS = 16_000
 _EXIT_NOTE = lazy_pattern(r"\n?\[(?:exit code|ended by signal) \d+\](?=(?:\n\[[^\n]*\])*\Z)")
 """The note that tells the model how a command ended. Other notes may follow."""
 _MAX_SHOWN_CELLS = 24
+"""The maximum width of a line in the status line."""
 _STOPPED = "stopped by the user"
 INTERRUPT_HINT = "Esc to interrupt"
 
@@ -42,7 +43,7 @@ def shown_output(output: str) -> str:
 
 
 def _card_output(outcome: ToolOutcome) -> str:
-    """Return the output for the card: that for the model, with the words for the user about omitted lines."""
+    """Return the output for the card: the model's output, but with the user's note about omitted lines."""
     output, omission_for_user = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
     if omission_for_user is None:
         return output

@@ -44,32 +44,29 @@ _ERROR_SHARE = 0.9
 """The share of the context window from which the figure has the color of an error."""
 _MAX_WHOLE_MODEL_CELLS = 20
 """A model name up to this length keeps its provider: the `m` of `openai/m` would say too little."""
-# "provider" and "short provider" shorten the model, the second one only if the context is nearly full. "known problem"
-# drops the problem only while a turn runs, "low context" the context only while a turn runs and it is not nearly full,
-# and "nearly full" these words. "hint" drops all but `Esc` of the keys of an activity, "details" its duration and its
-# last words.
 _DROP_ORDER = (
     "branch",
-    "bar",
-    "tokens",
-    "provider",
-    "key",
-    "mode",
+    "bar",  # of the context, whose percentage stays
+    "tokens",  # if no cost is known, shortened first, and dropped with "cost"
+    "provider",  # in a long model name
+    "key",  # of the mode
+    "mode",  # its long name; the short one stays
     "cost",
     "effort",
     "sandbox",
-    "known problem",
-    "low context",
-    "hint",
+    "known problem",  # the problem, while a turn runs
+    "low context",  # the context, while a turn runs and the window is not nearly full
+    "hint",  # the words after `Esc`
     "jobs",
-    "short provider",
-    "nearly full",
+    "short provider",  # in any model name, if the window is nearly full
+    "nearly full",  # these words
     "context",
-    "details",
+    "details",  # the duration and the last words of the activity
     "model",
     "restricted",
     "problem",
 )
+"""The parts that are dropped or shortened if the line is too long, in this order."""
 _MODE_WORDS: dict[str, str] = {
     "plan": "plan mode",
     "default": "ask before edits",
@@ -138,14 +135,10 @@ class Status:
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
-    """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
+    """Return the line for `width` columns: the mode and the activity or hint on the left, facts on the right.
 
-    Parts that do not fit are dropped in this order. First the branch, the context bar and the tokens; if no cost is
-    known, the number of tokens stays as long as a cost would. Then the provider of a long model name, the key of the
-    mode, its long name, the cost, the effort and "no sandbox". While a turn runs, the problem of the last turn and a
-    context that is not nearly full are next. Then the words after `Esc`, the jobs, any provider before the words
-    "nearly full", the context, the details of the activity, the model, the restriction and the problem. Mode, activity
-    and `Esc` always stay; the words of the activity are dropped last.
+    Parts that do not fit are dropped in the order of `_DROP_ORDER`. The mode, the activity and `Esc` always stay; the
+    activity is shortened last.
     """
     for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)
@@ -199,7 +192,7 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
             if dropped == "cost":
                 parts.pop("tokens", None)
         facts = [part for part in parts.values() if part]
-        if not facts:  # the words may fit in the freed space
+        if not facts:  # without facts, the long texts of the activity may fit
             yield _left_side(status, width, now, left_parts | {"details", "hint"}), facts
         yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left_parts), facts
 

@@ -41,7 +41,7 @@ KEYS: Mapping[str, str] = {
     "terminal_colors": "`true` uses the colors of the terminal, named `ansi_blue`, `ansi_default` and so on",
     "variables": "a table of colors that are otherwise derived from the others, such as `input-selection-background`",
 }
-"""The keys of a theme file, with their meaning for the reference."""
+"""The keys of a theme file, with their meaning for the reference documentation."""
 
 AUTO = "auto"
 """The name that selects a light or a dark theme to match the terminal."""
@@ -49,7 +49,7 @@ AUTO = "auto"
 TERMINAL = "terminal"
 """The theme that uses the colors of the terminal."""
 TERMINAL_LIGHT = "terminal-light"
-"""The same for a light background, without the colors that are hard to read on white."""
+"""The theme of terminal colors for a light background, without the colors that are hard to read on white."""
 
 _DEFAULT = "dark"
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
@@ -75,7 +75,7 @@ class ThemeError(ValueError):
 
 
 def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
-    """Return the folder of qcode's own themes: inside the package, or beside it in a checkout."""
+    """Return the folder of the built-in themes, inside the package or beside it in a checkout; empty without one."""
     root = package if package is not None else Path(__file__).resolve().parent.parent
     for folder in (root / "themes", root.parent / "themes"):
         if folder.is_dir():
@@ -86,7 +86,7 @@ def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
 def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tuple[str, ...]]:
     """Return all themes by name, and an error for each file that cannot be used.
 
-    A user's theme replaces one of ours with the same name. The dictionary is never empty.
+    A user's theme replaces a built-in theme of the same name. The dictionary is never empty.
     """
     themes: dict[str, Theme] = {}
     problems: list[str] = []
@@ -171,7 +171,7 @@ def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
 
 
 class _WrongKeyError(ValueError):
-    """The value at `key` is invalid. The message is the reason."""
+    """The theme cannot be used because of `key`: it is missing or unknown, or its value is invalid."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)

@@ -74,7 +74,7 @@ class Turns:
         self._is_cancelling = False
         self._server_question_ids: set[str] = set()
         self._sent_text = ""  # the prompt of the last turn, as the user typed it
-        self._blocked_text = ""  # the same, if it was blocked before it was sent
+        self._blocked_text = ""  # the prompt of the last turn, if a hook blocked it before it was sent
         self._is_taking_back = self._has_output = False
         self.on_take_back: Callable[[], None] = lambda: None
         """Called after a prompt without output was removed from the conversation, to show the usage without it."""
@@ -140,14 +140,14 @@ class Turns:
         self._announce("working")
         self._spawn(self._run(self._conversation.compact(focus)))
 
-    def stop(self, *, takes_back: bool = False) -> bool:
+    def stop(self, *, restores_prompt: bool = False) -> bool:
         """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted.
 
-        `takes_back`: if the turn has no output yet, undo it and put its text back into the empty prompt.
+        `restores_prompt`: if the turn has no output yet, undo it and put its text back into the empty prompt.
         """
         if not self.is_running or self._is_cancelling:
             return False
-        self._is_cancelling, self._is_taking_back = True, takes_back
+        self._is_cancelling, self._is_taking_back = True, restores_prompt
         for approval_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
@@ -224,7 +224,7 @@ class Turns:
             self._widgets.prompt.put_back(blocked)
 
     async def _take_back_prompt(self) -> None:
-        """Undo the turn if it had no output, and put its text back into the prompt. The session keeps the record."""
+        """Undo the turn if it had no output, and put its text back into the prompt. The session file keeps the turn."""
         widgets, sent_text = self._widgets, self._sent_text
         is_possible = sent_text and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
         messages = self._conversation.messages

@@ -1,6 +1,6 @@
-"""The app as commands and keys see it: all their actions on the screen. This module loads after the first paint.
+"""The actions of commands and keys on the app's screen. This module loads after the first paint.
 
-`AppView` is the `View` of the app. Its Esc and Ctrl+C are in `commands.cancel_keys`.
+`AppView` is the `View` of the app. The actions of Esc and Ctrl+C are in `commands.cancel_keys`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import SessionLibrary
-    from qcode.protocol.messages import Block, Text
+    from qcode.protocol.messages import Block
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
 
@@ -61,22 +61,23 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 _UNDO_PAUSE_SECONDS = 1.0
+"""For this time after Ctrl+Z found nothing to undo, another Ctrl+Z does not suspend qcode."""
 _NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 """The titles of a panel with notices, by level, the least severe first."""
 
 
 class SessionName:
-    """The title of the session. `show` gets each new title, `count` the usage of the small model that wrote it."""
+    """The title of the session. `show` gets each new title, `add_usage` the usage of the small model that wrote it."""
 
     def __init__(
         self,
         sessions: SessionLibrary,
         show: Callable[[str], None],
-        count: Callable[[Usage, Decimal | None], None],
+        add_usage: Callable[[Usage, Decimal | None], None],
     ) -> None:
         self._sessions = sessions
         self.show = show
-        self._count = count
+        self._add_usage = add_usage
 
     def refresh(self) -> None:
         self.show(self._sessions.title)
@@ -86,14 +87,14 @@ class SessionName:
         self.refresh()
         used = await self._sessions.make_title()
         if used is not None:
-            self._count(used.usage, used.cost)
+            self._add_usage(used.usage, used.cost)
             self.refresh()
 
 
 class AppView:
-    """The view of the app, its actions on the screen.
+    """The `View` of the app, and its actions on the screen.
 
-    `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app. `copy` returns how it copied.
+    `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app, which documents them.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class AppView:
         self._last_empty_undo = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
         self._agent, self._shell = agent, shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._show_job_count)
+        self.jobs: JobWatch = JobWatch(agent, clock, notify=self.transcript.add_notice, show_count=self._show_job_count)
         self._connect_callbacks()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
@@ -138,7 +139,7 @@ class AppView:
         self._session_id = agent.conversation.session_id
         self._has_resumed = False
         self._shown_notices: tuple[tuple[Level, str], ...] = ()
-        self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
+        self.model_use: ModelUse = ModelUse(agent, notify=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
@@ -185,7 +186,7 @@ class AppView:
         self._widgets.status.change(jobs=count)
 
     def _connect_callbacks(self) -> None:
-        """Show jobs in the status line and on cards, attached output and queued prompts above the prompt."""
+        """Connect the jobs to cards, and the attachments and the queue to the prompt."""
         self.turns.on_take_back = lambda: self.run_later(self._show_usage())
         pending = self._agent.conversation.attachments
         pending.on_change = self._show_attachments
@@ -303,8 +304,8 @@ class AppView:
         else:
             panel.show(title, text)
 
-    def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
-        self.app.push_screen(screen, then)
+    def open_screen(self, screen: Screen[Result], on_close: Callable[[Result | None], None]) -> None:
+        self.app.push_screen(screen, on_close)
 
     def run_later(self, work: Coroutine[Any, Any, object]) -> None:
         self.app.run_worker(self.failures.guard(work), group="command")
@@ -366,7 +367,7 @@ class AppView:
             if self._widgets.prompt.is_refilled:
                 self.hint("type to replace the text · End to edit it")
 
-    def take_back(self, command: str) -> None:
+    def put_back_command(self, command: str) -> None:
         """Put a refused command back into the prompt, selected, so that typing replaces it.
 
         It is not selected if its argument is still missing, or if the user has typed other text since.
@@ -548,7 +549,7 @@ class AppView:
         self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
-        """Focus the open question, or the prompt, and insert there the text with which the user left the cards."""
+        """Focus the open question or the prompt, and insert `typed`, which the user typed to leave the cards."""
         widgets = self._widgets
         widgets.status.change(hint="")
         (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
@@ -586,7 +587,7 @@ class AppView:
         self.run_later(self._external.paste())
 
     def write_prompt(self, text: str) -> None:
-        """Replace the text of the prompt, which Up restores."""
+        """Replace the text of the prompt. Up restores the old text."""
         self._widgets.prompt.clear_into_history()
         self._widgets.prompt.put_back(text)
 

@@ -24,7 +24,11 @@ _VIM_ESCAPE_S = 0.5
 
 
 class CancelKeys:
-    """The actions of Esc and Ctrl+C. `clock` returns seconds; `copy` copies a text and returns how it copied."""
+    """The actions of Esc and Ctrl+C.
+
+    `clock` returns seconds. `copy` copies a text and returns the words that follow "Copied". `close_aside` closes the
+    side question and returns whether one was open.
+    """
 
     def __init__(
         self,
@@ -52,9 +56,10 @@ class CancelKeys:
         self._hint_timer: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
-        """Do the first of these that applies: close what is open, interrupt what runs, postpone a server's question.
+        """Close an open panel or menu, interrupt a shell line or the turn, or postpone the question of a tool server.
 
-        If none applies, a second press clears the prompt; in an empty prompt it calls `rewind`, if that is not None.
+        Only the first of these that applies is done. If none applies, a second press clears the prompt. In an empty
+        prompt, a second press calls `rewind` unless it is None.
         """
         widgets = self._widgets
         if (
@@ -80,14 +85,14 @@ class CancelKeys:
             rewind()
 
     def _stop_turn(self) -> bool:
-        """Interrupt the turn; show a hint if the end of the transcript, which says so, is out of view."""
-        is_stopped = self._turns.stop(takes_back=True)
+        """Interrupt the turn. The transcript reports it at its end; if the end is out of view, show a hint, too."""
+        is_stopped = self._turns.stop(restores_prompt=True)
         if is_stopped and not self._widgets.transcript.is_anchored:
             self.hint("interrupted")
         return is_stopped
 
     def _escape_vim(self) -> bool:
-        """Pass Esc to vim mode; return whether it was used. A second Esc right after it must not interrupt a turn."""
+        """Pass Esc to vim mode; return whether vim used it, or used another Esc less than `_VIM_ESCAPE_S` ago."""
         if self._widgets.prompt.escape_vim():
             self._vim_escape_time = self._clock()
             return True
@@ -122,7 +127,7 @@ class CancelKeys:
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
     def note_key(self, key: str) -> None:
-        """End the hint if `key` is another one than the last, and with it a first press; empty for a paste."""
+        """Forget a first press and hide its hint if `key` differs from the last key. `key` is empty for a paste."""
         if key != self._last_key:
             self._first_press = None
             if self._hint_timer is not None:

@@ -171,7 +171,7 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
         context.app.hint("/trust enables accept edits" if has_skipped_mode else "")
 
 
-def _has_no_answer_field(context: CommandContext) -> bool:
+def _is_not_writing_answer(context: CommandContext) -> bool:
     """Return whether Shift+Tab switches the mode. In the text field of a question, it returns to the choices."""
     return context.app is None or not context.app.is_writing_answer
 
@@ -224,7 +224,7 @@ CHAT: tuple[Command, ...] = (
         "Switch mode: ask, accept edits, plan.",
         _next_mode,
         keys=("shift+tab",),
-        when=_has_no_answer_field,
+        when=_is_not_writing_answer,
     ),
     Command("clear", "New session", "Start a new session. The current one is saved.", _clear, ("clear", "new")),
     Command(
@@ -243,7 +243,7 @@ def _escape(context: CommandContext, _argument: str) -> None:
     context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
 
 
-LEAVING: tuple[Command, ...] = (
+INTERRUPTS: tuple[Command, ...] = (
     Command(
         "escape",
         "Interrupt",
@@ -405,7 +405,7 @@ def _job_choices(context: CommandContext) -> Sequence[str]:
     ]
 
 
-TODOS: tuple[Command, ...] = (
+TASKS: tuple[Command, ...] = (
     Command(
         "todos",
         "Todos",

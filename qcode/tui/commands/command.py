@@ -1,4 +1,4 @@
-"""The definition of a command, the context it runs in, and its completion.
+"""The definition of a command, its context, and its completion.
 
 A command acts through its `CommandContext`: the services of the agent, and the `View` of the app or the linear mode.
 `choices_for` makes the rows of the completion menu; it is pure, apart from the choices that a command supplies.
@@ -35,7 +35,7 @@ TURN_RUNS = "A turn is running. Press Esc to interrupt it first."
 
 
 class View(Protocol):
-    """A front end as every command sees it: the app, or the linear mode."""
+    """The interface of a front end for commands. The app and the linear mode implement it."""
 
     @property
     def is_turn_running(self) -> bool: ...
@@ -102,10 +102,11 @@ class View(Protocol):
 KEY_HELD_BACK = (
     "This looks like an API key, so it was not sent to the model. {advice}, or send it again to send it as text."
 )
+"""The notice about a prompt that `KeyGuard` holds back. `advice` names the command that stores a key."""
 
 
 class KeyGuard:
-    """Holds back a prompt that is only an API key, until it is sent a second time."""
+    """A check that holds back a prompt that is only an API key, until the user sends it a second time."""
 
     def __init__(self) -> None:
         self._held_text = ""
@@ -120,7 +121,7 @@ class KeyGuard:
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The capabilities of a command: the agent with its services, and the front end."""
+    """The agent and the front end on which a command acts."""
 
     agent: Agent
     base_commands: tuple[Command, ...]
@@ -130,7 +131,7 @@ class CommandContext:
     app: AppView | None = None
     """The app, None in the linear mode."""
     typed: str = ""
-    """The text with which the command was typed, if it has or needs an argument; `keep_typed` puts it back."""
+    """The typed command if it has or needs an argument, otherwise empty. `keep_typed` puts it back into the prompt."""
     key_guard: KeyGuard = field(default_factory=KeyGuard)
 
     def refuse(self, text: str) -> None:
@@ -141,7 +142,7 @@ class CommandContext:
     def keep_typed(self) -> None:
         """Put the text of the command back into the prompt: selected, or in front of text typed since."""
         if self.app is not None and self.typed:
-            self.app.take_back(self.typed)
+            self.app.put_back_command(self.typed)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -152,7 +153,7 @@ class CommandContext:
 
         used_names = typed_names(self.base_commands)
         prompts = (prompt for prompt in prompts_of(self.agent.servers) if prompt.handle not in used_names)
-        return (*self.base_commands, *map(_as_command, prompts))
+        return (*self.base_commands, *map(_as_prompt_command, prompts))
 
     @property
     def screen(self) -> AppView:
@@ -237,7 +238,7 @@ def run_unrecorded(context: CommandContext, command: Command, argument: str) -> 
 _PROMPT_PREFIX = "prompt:"
 
 
-def _as_command(prompt: ServerPrompt) -> Command:
+def _as_prompt_command(prompt: ServerPrompt) -> Command:
     """Return the command that sends a prompt of a tool server."""
     return Command(
         f"{_PROMPT_PREFIX}{prompt.handle}",
@@ -252,9 +253,10 @@ def _as_command(prompt: ServerPrompt) -> Command:
 
 
 def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt) -> None:
-    """Send the prompt; the server is asked for its text when the turn begins. Let the user add missing arguments.
+    """Send the prompt of a tool server, which returns the text when the turn begins.
 
-    A single missing argument is typed in the prompt, where the server completes it; several are fields of a form.
+    If one required argument is missing, put its name into the prompt, where the server completes the value. If several
+    are missing, open a form.
     """
     from qcode.agent.mcp.mentions import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
@@ -270,7 +272,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
             _open_form(context, prompt, values, typed)
             return
         if missing:
-            names = ", ".join(one_line(listed_argument.name) for listed_argument in missing)
+            names = ", ".join(one_line(missing_argument.name) for missing_argument in missing)
             problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
             text_to_complete = f"{typed} {one_line(missing[0].name)}="
     if not problem:

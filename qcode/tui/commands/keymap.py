@@ -1,4 +1,4 @@
-"""The keys of each command, with those that the user has changed, and the key bindings made of them. Pure."""
+"""The keys of each command, including the user's changes, and the key bindings of the app. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Bindi
 
 
 def current_keys(context: CommandContext) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each command by its id, including the user's own."""
+    """Return the keys of each command by its id, including the user's changes."""
     return keymap(context.agent.context.settings.ui.keys, context.commands)
 
 
@@ -83,5 +83,5 @@ def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
-    # `key_to_character` knows every Unicode name, such as `tangerine`, so accept only keys that a keyboard has.
+    # `key_to_character` accepts every Unicode name, such as `tangerine`, so the character must be on a keyboard.
     return len(last) == 1 or last in _TEXTUAL_KEYS or (key_to_character(last) or "\0") in string.punctuation

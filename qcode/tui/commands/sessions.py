@@ -29,8 +29,8 @@ async def _run_rewind(
 ) -> None:
     """Plan a rewind, an undo or a redo, ask about files that were changed outside qcode, and perform the plan.
 
-    Esc at that question calls `go_back`, which opens the previous question; if it is None, Esc cancels. The linear mode
-    does not ask, and leaves those files unchanged.
+    Esc at that question calls `go_back`, which opens the previous question. Without `go_back`, Esc cancels. The linear
+    mode does not ask, and does not change those files.
     """
     try:
         plan = await planning
@@ -56,16 +56,17 @@ async def _run_rewind(
     context.screen.open_screen(OutsideChangesPicker(plan, can_go_back=go_back is not None), on_answer)
 
 
-async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:
+async def _perform(context: CommandContext, plan: RewindPlan, overwritten_paths: tuple[str, ...]) -> None:
+    """Perform the plan and report it. `overwritten_paths`: files with outside changes that are restored, too."""
     try:
-        report = await context.agent.conversation.checkpoints.perform(plan, overwrite)
+        report = await context.agent.conversation.checkpoints.perform(plan, overwritten_paths)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
     if context.app is not None:
         context.app.show_conversation()
     context.view.notify("info", report.text)
-    unchanged = [file.path for file in plan.doubtful if file.path not in overwrite]
+    unchanged = [file.path for file in plan.doubtful if file.path not in overwritten_paths]
     if unchanged:
         context.view.notify("warning", f"Not changed: {one_line(', '.join(unchanged), 400)}")
     for problem in report.problems:
@@ -186,27 +187,27 @@ def _resume(context: CommandContext, requested: str) -> None:
         _choose_session(context)
 
 
-def resume_at_start(context: CommandContext, session_id: str, then: Callable[[], None]) -> None:
+def resume_at_start(context: CommandContext, session_id: str, on_open: Callable[[], None]) -> None:
     """Resume the session `session_id`, or let the user choose one if the id is empty.
 
-    `then` is called once a session is open: the chosen one, a copy of it, or a new one.
+    `on_open` is called once a session is open: the chosen one, a copy of it, or a new one.
     """
     if session_id:
-        _open_session(context, session_id, then, at_start=True)
+        _open_session(context, session_id, on_open, at_start=True)
     else:
-        _choose_session(context, then)
+        _choose_session(context, on_open)
 
 
 def _choose_session(
-    context: CommandContext, then: Callable[[], None] = lambda: None, highlighted: str = "", *, words: str = ""
+    context: CommandContext, on_open: Callable[[], None] = lambda: None, highlighted: str = "", *, words: str = ""
 ) -> None:
     """Let the user choose a session. `words` is the initial filter, which also searches the messages."""
 
     def on_pick(chosen: str | None) -> None:
         if chosen is not None:
-            _open_session(context, chosen, then)
+            _open_session(context, chosen, on_open)
         else:
-            then()
+            on_open()
 
     from qcode.tui.screens.sessions import SessionPicker
 
@@ -214,7 +215,7 @@ def _choose_session(
 
 
 def _open_session(
-    context: CommandContext, session_id: str, then: Callable[[], None] = lambda: None, *, at_start: bool = False
+    context: CommandContext, session_id: str, on_open: Callable[[], None] = lambda: None, *, at_start: bool = False
 ) -> None:
     """Continue with a session. If another process has it open, ask whether to continue in a copy.
 
@@ -223,31 +224,34 @@ def _open_session(
     try:
         notices = context.agent.sessions.resume(session_id)
     except OpenElsewhere as refusal:
-        _offer_copy(context, refusal, then, at_start=at_start)
+        _offer_copy(context, refusal, on_open, at_start=at_start)
         return
     except UnknownSession as refusal:
         if not at_start:
-            _choose_session(context, then, words=session_id)
+            _choose_session(context, on_open, words=session_id)
             return
         context.refuse(str(refusal))
     except ValueError as refusal:
         context.refuse(str(refusal))
     else:
         _show_opened(context, notices)
-    then()
+    on_open()
 
 
-def _offer_copy(context: CommandContext, refusal: OpenElsewhere, then: Callable[[], None], *, at_start: bool) -> None:
+def _offer_copy(
+    context: CommandContext, refusal: OpenElsewhere, on_open: Callable[[], None], *, at_start: bool
+) -> None:
+    """Ask how to continue with a session that another process has open."""
     session_id, sessions = refusal.session_id, context.agent.sessions
     info = next((info for info in sessions.sessions() if info.session_id == session_id), None)
 
     def on_pick(answer: str | None) -> None:
         if answer == "list":
-            _choose_session(context, then, session_id)
+            _choose_session(context, on_open, session_id)
             return
         if answer == "copy":
             _fork(context, session_id)
-        then()
+        on_open()
 
     from qcode.tui.screens.sessions import OpenElsewherePicker
 

@@ -14,7 +14,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.messages import Block
 from qcode.text.clean import cut
-from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
+from qcode.tui.commands.chat import CHAT, INTERRUPTS, MODELS, PROMPT, TASKS
 from qcode.tui.commands.command import (
     KEY_HELD_BACK,
     Command,
@@ -46,11 +46,11 @@ COMMANDS: tuple[Command, ...] = (
     *CONTROLS,
     *SESSIONS,
     *SERVERS,
-    *TODOS,
+    *TASKS,
     *PROMPT,
     *VIEW,
     *SETTINGS,
-    *LEAVING,
+    *INTERRUPTS,
 )
 
 
@@ -60,13 +60,13 @@ def by_id(command_id: str) -> Command:
 
 _CUSTOM_PREFIX = "custom:"
 _SKILL_PREFIX = "skill:"
-_MAX_HELP, _MAX_HINT = 200, 40
+_MAX_HELP_CHARS, _MAX_HINT_CHARS = 200, 40
 _SENDS_PROMPT = frozenset({"plan", "init"})
 """Built-in commands that send a prompt."""
 _TAKES_NO_LABELS = "cannot take images or asides. Delete the label, or send it with a message."
 
 
-def as_command(custom: CustomCommand) -> Command:
+def as_custom_command(custom: CustomCommand) -> Command:
     """Return the command that sends the prompt of a file in a `commands` folder."""
     owner = "of this project" if custom.is_from_project else "yours"
     description = custom.description or custom.prompt.strip().split("\n", 1)[0]
@@ -92,10 +92,10 @@ def as_skill_command(skill: Skill) -> Command:
     return Command(
         f"{_SKILL_PREFIX}{skill.handle}",
         f"/{skill.handle}",
-        f"{cut(skill.description, _MAX_HELP)} ({noun}, {skill.folder_label})",
+        f"{cut(skill.description, _MAX_HELP_CHARS)} ({noun}, {skill.folder_label})",
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
-        cut(skill.hint, _MAX_HINT),
+        cut(skill.hint, _MAX_HINT_CHARS),
         is_prompt=True,
     )
 
@@ -126,8 +126,8 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
             app.start_shell(line)
         return
     if typed is None and context.key_guard.holds_back(text):
-        advice = KEY_HELD_BACK.format(advice="/connect stores a key")
-        replace(context, typed=typed_text).refuse(advice)
+        notice = KEY_HELD_BACK.format(advice="/connect stores a key")
+        replace(context, typed=typed_text).refuse(notice)
         return
     if typed is None:
         app.turns.submit(Submission(text, typed_text, attached))
@@ -140,7 +140,7 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
     if attached and not (command.is_prompt or command.id in _SENDS_PROMPT):
         replace(context, typed=typed_text).refuse(f"/{name} {_TAKES_NO_LABELS}")
         return
-    # A command with attachments sends a prompt, which includes them.
+    # Only a command that sends a prompt can have attachments, which are sent with this prompt.
     context.agent.conversation.attach(attached)
     if argument:
         context = replace(context, typed=typed_text)
@@ -152,8 +152,8 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         run_command(context, command, argument)
 
 
-def show_start(context: CommandContext, widgets: MainWidgets) -> None:
-    """Name the keys of commands in the widgets that show them, and show the to-do list of a resumed conversation."""
+def show_keys_and_todos(context: CommandContext, widgets: MainWidgets) -> None:
+    """Pass the keys of commands to the widgets that show them, and show the to-do list of a resumed conversation."""
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))

@@ -41,7 +41,7 @@ def _theme_text(context: CommandContext, name: str) -> str:
         settings = ()
     setting = next((setting for setting in settings if setting.name == "ui.theme"), None)
     if setting is not None and setting.value not in (None, "", name) and not setting.origin.startswith("--"):
-        source = setting.origin.rpartition("/")[2].partition(":")[0]  # of `/home/a/config.toml:3` the name of the file
+        source = setting.origin.rpartition("/")[2].partition(":")[0]  # `config.toml` for `/home/a/config.toml:3`
         text += f", for this session; ui.theme ({source}) sets {setting.value} at the next start"
     return f"{text}."
 
@@ -200,7 +200,7 @@ def _change_setting(context: CommandContext, name: str, value: str) -> None:
 
 
 def _vim(context: CommandContext, _argument: str) -> None:
-    """Switch vim mode, and keep that in the user's file."""
+    """Turn vim mode on or off, and save the choice in the user's config file."""
     is_on = not context.screen.prompt.has_vim
     try:
         setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")

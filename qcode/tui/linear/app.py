@@ -163,12 +163,12 @@ class LinearApp:
         self._terminal = terminal
         self._clock = clock
         self._command_view = LinearCommandView(self)
-        self.jobs = JobWatch(agent, clock, say=self._command_view.notify)
+        self.jobs = JobWatch(agent, clock, notify=self._command_view.notify)
         self.aside = AsideTalk(agent)
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
         offered = (*(command for command in commands if not command.needs_screen), self._output_command())
-        model_use = ModelUse(agent, say=self._command_view.notify, on_change=lambda: None)
+        model_use = ModelUse(agent, notify=self._command_view.notify, on_change=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._command_view)
         self._open_approvals: list[TurnApproval] = []
         self._is_cancelling = False

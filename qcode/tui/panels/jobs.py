@@ -24,7 +24,7 @@ _COMMAND_CELLS = 60
 
 
 class JobWatch:
-    """Watches the background jobs of a session. `clock` returns seconds, `say` shows a notice.
+    """Watches the background jobs of a session. `clock` returns seconds, `notify` shows a notice.
 
     `show_count` gets the number of running jobs after each start and end.
     """
@@ -34,13 +34,13 @@ class JobWatch:
         agent: Agent,
         clock: Callable[[], float],
         *,
-        say: Callable[[Level, str], None],
+        notify: Callable[[Level, str], None],
         show_count: Callable[[int], None] = lambda count: None,
     ) -> None:
         self._jobs = agent.toolbox.jobs
         self._conversation = agent.conversation
         self._clock = clock
-        self._say = say
+        self._notify = notify
         self._show_count = show_count
         self.background_key = ""
         """The key that moves a running command to the background, such as `Ctrl+B`; empty if there is none."""
@@ -78,7 +78,7 @@ class JobWatch:
             return
         has_succeeded = _has_succeeded(job)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
-        self._say("info" if has_succeeded else "warning", text)
+        self._notify("info" if has_succeeded else "warning", text)
 
     def follow(self, call_id: str, summary: str) -> None:
         """Show the state of a job on the card of its call. `summary` is that of the call's result."""
@@ -124,7 +124,7 @@ class JobWatch:
             return ""
         text = f"Job {job.number} has already ended ({job.state})."
         if not is_shown:
-            self._say("info", text)
+            self._notify("info", text)
         return text
 
     def send(self, job: Job) -> str:
