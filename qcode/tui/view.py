@@ -92,10 +92,7 @@ class SessionName:
 
 
 class AppView:
-    """The `View` of the app, and its actions on the screen.
-
-    `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app, which documents them.
-    """
+    """The `View` of the app. `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app."""
 
     def __init__(
         self,
