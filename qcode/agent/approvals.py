@@ -42,7 +42,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, CommandExecution, ToolOutcome, ToolSpec
 from qcode.safety.paths import SENSITIVE_FILE
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -521,7 +521,7 @@ def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
     text = arguments.get(spec.draft) if spec.draft else None
     if not isinstance(text, str):
         return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
-    if isinstance(spec.safety, Runs):
+    if isinstance(spec.safety, CommandExecution):
         return Draft(text, f"{spec.draft}.sh")
     path = arguments.get("path")
     suffix = PurePath(path).suffix if isinstance(path, str) else ""
@@ -552,7 +552,7 @@ def _masked_preview(policy: Policy, preview: Preview) -> Preview:
 def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
     if preview.is_diff:
         return "edit"
-    return "command" if isinstance(spec.safety, Runs) and spec.safety.command else "other"
+    return "command" if isinstance(spec.safety, CommandExecution) and spec.safety.command else "other"
 
 
 def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:

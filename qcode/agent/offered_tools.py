@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from qcode.agent.reports import size_of_tool
-from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import Json
 from qcode.values import dataclass
@@ -61,12 +61,12 @@ def _effect(spec: ToolSpec, policy: Policy) -> str:
     if spec.asks_user:
         return "asks you"
     safety = spec.safety
-    if isinstance(safety, Runs):
+    if isinstance(safety, CommandExecution):
         verdict = policy.judge_command(_PROBE)
         return (_SHELL_EFFECTS if safety.command else _EFFECTS)[verdict.verdict]
-    if isinstance(safety, Files):
+    if isinstance(safety, FileAccess):
         return _EFFECTS[policy.judge_file("." if safety.access == "read" else _PROBE, safety.access).verdict]
-    is_fetch = isinstance(safety, Fetches) and bool(safety.url)
+    is_fetch = isinstance(safety, NetworkAccess) and bool(safety.url)
     verdict = policy.judge_url(f"https://{_PROBE}.example/") if is_fetch else policy.judge(spec, {})
     return _EFFECTS[verdict.verdict]
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import DEFAULT_MODEL_ALIASES, EFFORTS, Effort
-from qcode.protocol.tools import EDITORS, Fetches, Files, Runs, ToolSpec
+from qcode.protocol.tools import EDITORS, CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -245,11 +245,11 @@ def is_rule(text: str) -> bool:
 def _kind_of(spec: ToolSpec) -> str:
     """Return the kind of rule that covers every call of a tool, empty if no kind does."""
     match spec.safety:
-        case Files(access=access):
+        case FileAccess(access=access):
             return "edit" if access == "write" else "read"
-        case Runs():
+        case CommandExecution():
             return "shell"
-        case Fetches(url=url) if url:
+        case NetworkAccess(url=url) if url:
             return "fetch"
         case None if SERVER_SEPARATOR in spec.name:
             return "mcp"
@@ -289,7 +289,7 @@ class Limits(TypedDict):
     """Limits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
 
     max_turns: int | None
-    tells_turns: bool
+    shows_turns_left: bool
     max_tool_calls: int | None
     max_budget_usd: Decimal | None
 
@@ -372,7 +372,7 @@ class RunContext:
         max_turns = options.max_turns if turn.max_turns is None else turn.max_turns
         return {
             "max_turns": MAX_TURNS_UNATTENDED if max_turns is None and not self.is_attended else max_turns,
-            "tells_turns": max_turns is not None,
+            "shows_turns_left": max_turns is not None,
             "max_tool_calls": options.max_tool_calls if turn.max_tool_calls is None else turn.max_tool_calls,
             "max_budget_usd": options.budget_usd if turn.max_budget_usd is None else turn.max_budget_usd,
         }

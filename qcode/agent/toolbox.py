@@ -22,7 +22,7 @@ from qcode.config.settings import Tools as ToolSettings
 from qcode.engine.effects import Confirm, Confirmed
 from qcode.protocol.approvals import Ask, TurnOptions
 from qcode.protocol.messages import Block, Text
-from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import FileAccess, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Level
 from qcode.text.json import JsonObject
@@ -327,7 +327,7 @@ class Toolbox:
     def targets(self, name: str, arguments: JsonObject) -> frozenset[str]:
         """Return the real paths, on disk now, that a call to a file tool refers to."""
         safety = self.spec(name).safety
-        paths = safety.paths_of(arguments) if isinstance(safety, Files) else ()
+        paths = safety.paths_of(arguments) if isinstance(safety, FileAccess) else ()
         used_paths = () if isinstance(paths, str) else filter(None, paths)
         return frozenset(map(self.workspace.target, used_paths))
 

@@ -89,11 +89,11 @@ class _Parser(argparse.ArgumentParser):
             return "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"
         if unknown in REFUSED:
             return f"{unknown} is not supported: {REFUSED[unknown]}"
-        from qcode.text.match import guess, similar
+        from qcode.text.match import did_you_mean, similar
 
         unsafe = {name for flag in FLAGS if flag.key in _UNSAFE_KEYS for name in flag.names}
         close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
-        hint = guess([name for name in close if name not in unsafe])
+        hint = did_you_mean([name for name in close if name not in unsafe])
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 

@@ -7,7 +7,7 @@ inputs always give the same effects, and every turn can be replayed in a test.
 Inputs (`effects.Input`):
     UserSubmitted, CompactRequested   the first input of a turn
     ReplyEvent, ReplyFailed           the stream of the current request, or its failure
-    ApprovalAnswered, ToolEnded       the verdict on a call, and its outcome
+    ApprovalAnswered, ToolEnded       the verdict on a call, and the outcome of a call
     WaitElapsed, LimitAnswered        a wait is over; whether the user wants to wait for a limit
     ModelSwitched, NoModelLeft        the fallback model, or that none is left
     Confirmed, HookStopped            the answer of the hooks, or their decision to end the turn
@@ -30,8 +30,8 @@ The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to s
        ends, `assembler` classifies it (`ReplyShape`), and `recovery.decide(shape, budget)` decides the next action:
        escalate, continue, ask for the answer, repair or resume a call, run the calls, or finish.
        If the stream breaks, `failures` sends the request again or continues its text after a Backoff, or ends the
-       reply. If the window is full, the reply NeedsRoom: the turn is Compacting, and the reply then resumes with the
-       shorter history.
+       reply. If the window is full, the reply has the phase NeedsCompaction and the turn is Compacting; the reply then
+       resumes with the shorter history.
     3. Replying -> Calling, if the reply has calls. A `CallRound` gives each call exactly one result: run, denied,
        rejected or cancelled. A truncated call is never run.
     4. Calling -> Replying. Results and steering are appended in one message, and the next step begins, unless a limit
@@ -55,7 +55,7 @@ Where to look:
     reply/requests    the exact requests; their texts for the model are in `synthetic`
     caps, counting    output caps, and the size of a prompt
     compaction        when the transcript is compacted
-    compactor         how it is compacted: the summary, and the messages that stay
+    compactor         how the transcript is compacted: the summary, and the messages that stay
     transcript        the rules of a history that every provider accepts
     model_facts       facts about a model, and limits learned from its host
     ledger            requests, tokens and cost of a turn

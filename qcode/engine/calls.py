@@ -14,22 +14,23 @@ from typing import Literal, TypeAlias
 
 from qcode.engine import synthetic
 from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
-from qcode.engine.reply.assembler import CallState
+from qcode.engine.reply.assembler import ArgumentState
 from qcode.engine.reply.phase import ReceivedCall
-from qcode.protocol.events import DECLINED, Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
+from qcode.protocol.events import DECLINED, CallState, Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
 OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
 """A call without a result runs, or waits for an answer: `asked` for its approval, `repeating` because the same call
 already gave the same result, `impossible` because it cannot run."""
 
 MAX_SAME_CALLS = 3
+"""The number of equal results, denials or impossible calls in a row after which qcode intervenes."""
 MAX_SAME_REJECTIONS = 5
+"""A write that is rejected this often in a row ends the turn."""
 CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
 NOT_RUN_TEXT = "Cancelled by the user; it was not run."
 RECORDED_TEXT = "Recorded."
@@ -38,13 +39,14 @@ RECORDED_TEXT = "Recorded."
 _PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
 _NO_SUCH_TOOL = "there is no such tool"
 _MAX_NAME = 80
-_ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
+"""The maximum length of a tool name in a message, in characters."""
+_ISSUES: dict[ArgumentState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
 """The name of each state in `ToolPayloadRepair.issue`, before `_arguments`."""
-_PROBLEMS: dict[CallState, str] = {
+_PROBLEMS: dict[ArgumentState, str] = {
     "incomplete": "was truncated by the output limit",
     "damaged": "was damaged in transit",
 }
-"""The fault of a call, in the note that ends the turn."""
+"""The fault of a call, for the note with which the turn ends."""
 _ADVICE_AFTER_CUT = "Ask for smaller steps, or set a higher --max-output-tokens."
 
 
@@ -85,7 +87,7 @@ class CallLimits:
     calls: int = 0
     """How many calls ran."""
     repairs: int = 0
-    """How many replies in a row had a call that must be sent again, because it was cut, malformed or damaged."""
+    """How many replies in a row had a truncated, malformed or damaged call, which must be sent again."""
     last_rejected: tuple[str, str] | None = None
     """The tool and the target of the last rejected write."""
     rejections: int = 0
@@ -115,7 +117,10 @@ class CallLimits:
         return may_run
 
     def count_rejected_write(self, name: str, raw: str) -> int:
-        """Count a rejected write and return how often it came in a row; `MAX_SAME_REJECTIONS` ends the turn."""
+        """Count a rejected write and return how often it was rejected in a row; `MAX_SAME_REJECTIONS` ends the turn.
+
+        `raw` is the argument text as received.
+        """
         key = (name, _write_target(raw))
         self.rejections = self.rejections + 1 if key == self.last_rejected else 1
         self.last_rejected = key
@@ -127,7 +132,7 @@ class CallLimits:
             )
         return self.rejections
 
-    def count_repair(self, name: str, state: CallState) -> None:
+    def count_repair(self, name: str, state: ArgumentState) -> None:
         """Count a reply whose call must be sent again; too many in a row end the turn."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
@@ -178,9 +183,9 @@ class CallRound:
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
     _open: dict[int, OpenState] = field(default_factory=dict)
-    """The calls that have begun and have no result yet, by their index in `calls`, as in all fields below."""
+    """The calls that have begun and have no result yet. The key is the index in `calls`, as in all fields below."""
     _begun_count: int = 0
-    """How many calls, from the first one on, were asked about, run or rejected."""
+    """How many calls, from the first one on, have begun: the user was asked, or they ran or were rejected."""
     _checked_count: int = 0
     """How many calls, from the first one on, were passed to the repetition check."""
     _ran: set[int] = field(default_factory=set)
@@ -278,7 +283,7 @@ class CallRound:
         return [*settled, *self.advance(elapsed)]
 
     def cancel(self, elapsed: float) -> list[Effect]:
-        """Give every call without a result the result "cancelled"; pending signals are still recorded."""
+        """Cancel every call without a result; signals are recorded even now."""
         effects: list[Effect] = []
         for index, pending in enumerate(self.calls):
             if index not in self._results and self._is_signal(pending):
@@ -416,7 +421,7 @@ class CallRound:
         if self._has_impossible and not self._ran:
             self.limits.impossible += 1
 
-    def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
+    def _settle(self, index: int, outcome: ToolOutcome, state: CallState) -> list[Effect]:
         """Store the result of a call; return the event that tells front ends."""
         original = self.calls[index].call
         call, editor = self._edited_calls.get(index, (original, ""))
@@ -442,7 +447,7 @@ class CallRound:
 
 
 def _denial_for_user(answer: ApprovalAnswered, *, is_question: bool) -> str:
-    """Return the result of a denied call as the user sees it; empty if it is that for the model."""
+    """Return the result of a denied call for the user; empty if the user sees the result for the model."""
     why = answer.summary or answer.reason
     if not answer.is_declined:
         return f"Denied: {why}" if why else ""
@@ -458,9 +463,9 @@ def _with_required(spec: ToolSpec) -> str:
 
 
 def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
-    from qcode.text.match import sentences, suggestion
+    from qcode.text.match import suggestion, with_hint
 
-    error = sentences(f"There is no tool `{name}`", suggestion(name, tools, label="`{}`"))
+    error = with_hint(f"There is no tool `{name}`", suggestion(name, tools, label="`{}`"))
     return f"{error} The tools are: {', '.join(sorted(tools))}."
 
 

@@ -1,6 +1,7 @@
 """Output caps: the cap of the first request, the escalated cap, and how both are clamped to the context window.
 
-The user's `[output]` settings (`qcode.config.settings`) replace some of the constants.
+Caps, limits and windows are in tokens. The user's `[output]` settings (`qcode.config.settings`) replace some of the
+constants.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ ESCALATED_MAX_TOKENS = 64_000
 MAX_OUTPUT_RECOVERY_ATTEMPTS = 3
 """The default number of continuations of one reply."""
 MIN_ESCALATION_GAIN = 1.25
+"""A reply is escalated only if the new cap is at least this many times the first one."""
 MAX_TOOL_REPAIR_ATTEMPTS = 1
+"""How many replies in a row may have a broken call; one more ends the turn."""
 MAX_RESUMED_CALL_REQUESTS = 3
 """How often the rest of one truncated call is requested."""
 MIN_TOTAL_OUTPUT_CHARS = 120_000
@@ -28,6 +31,7 @@ DEFAULT_CONTEXT_WINDOW = 200_000
 MIN_USEFUL_OUTPUT = 1_024
 """A request is not sent if the window leaves less output than this."""
 MAX_LEARNED_FIRST_CAP = 16_000
+"""The largest first cap that is learned."""
 MAX_KEPT_LENGTHS = 200
 """A first cap is learned from this many of the latest replies."""
 MIN_LENGTHS = 50
@@ -47,14 +51,20 @@ class OutputSettings:
     override: int | None = None
     """A cap from a flag, a config file or the environment; None if it is not set."""
     can_escalate: bool = True
+    """A truncated reply may be requested again with a larger cap."""
     max_continuations: int = MAX_OUTPUT_RECOVERY_ATTEMPTS
     policy: Literal["escalate", "continue"] = "escalate"
+    """`continue`: a truncated text is continued instead of escalated."""
     tool_call_repair: Literal["reject", "resume"] = "reject"
+    """`resume`: the rest of a truncated write or edit is requested, instead of rejecting the call."""
     max_tool_repair_attempts: int = MAX_TOOL_REPAIR_ATTEMPTS
     max_total_completion_tokens: int | None = None
+    """The maximum tokens of a reply over all its attempts; None: see `caps_for`."""
     max_total_output_chars: int | None = None
+    """The maximum characters of a reply over all its attempts; None: see `caps_for`."""
     min_escalation_gain: float = MIN_ESCALATION_GAIN
     learn_first_cap: bool = True
+    """The first cap may be learned from the model's earlier replies."""
     is_append_only: bool = False
     """The front end cannot remove text that it showed, so a reply with text never starts over."""
 
@@ -139,7 +149,7 @@ def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -
 
 
 def max_prompt_tokens(cap: int, window: int | None) -> int:
-    """Return the size in tokens of the largest prompt that leaves room for `cap` output tokens, by the wider margin."""
+    """Return the size of the largest prompt that leaves `cap` output tokens, with the wider margin of an estimate."""
     return _usable_window(window, is_counted=False) - cap
 
 

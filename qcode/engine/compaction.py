@@ -34,11 +34,11 @@ class CompactionResult:
     kind: Literal["output", "summary"] = "output"
     """`output`: only old tool output was removed. `summary`: a summary replaces messages."""
     problem: str = ""
-    """The reason of a failure or a warning for the user."""
+    """The reason of a failure, or a warning for the user."""
 
 
 _GROWTH_SHARE = 0.1
-"""Share of the window by which the prompt must grow before the next compaction of the same turn."""
+"""The share of the window by which the prompt must grow before the next compaction of the same turn."""
 
 
 def compaction_effects(result: CompactionResult) -> list[Effect]:
@@ -52,7 +52,7 @@ def compaction_effects(result: CompactionResult) -> list[Effect]:
 
 
 class CompactionScheduler:
-    """A scheduler of compactions within one turn. A failed one disables automatic compaction."""
+    """A scheduler of compactions within one turn. A failed compaction disables automatic compaction."""
 
     def __init__(self, settings: CompactionSettings | None) -> None:
         self._settings = settings

@@ -1,9 +1,9 @@
 """One compaction: drops old tool output, or replaces everything before the last turns with a summary. Pure.
 
-Old tool output is dropped first. If that is not enough, a summary is requested, with at most two requests. Each fits
-the output limit and the window of the model that writes the summary. A failure leaves the transcript unchanged. Facts
-that must not depend on the summarizing model are copied beside the summary: the user's prompts, the changed files and
-the open to-do list. `compaction` decides when a compaction is due; this module loads with the first one.
+Old tool output is dropped first. If that is not enough, a summary is requested, with at most two requests. Each request
+fits the output limit and the window of the model that writes the summary, the writer. A failure leaves the transcript
+unchanged. Facts that must not depend on the writer are copied beside the summary: the user's prompts, the changed files
+and the open to-do list. `compaction` decides when a compaction is due; this module loads with the first compaction.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ MAX_SUMMARY_REQUESTS = 2
 SUMMARY_CAP = 8_000
 """The output cap of the summary in tokens."""
 _MARGIN_SHARE = 0.15
-"""Share of the writer's window that stays free, because the size of the prompt is only estimated."""
+"""The share of the writer's window that stays free, because the size of the prompt is only estimated."""
 _PROMPT_TOKENS = 2_048
 """Reserved for the instructions around the conversation."""
 _MIN_CONVERSATION_TOKENS = 256
-"""The conversation gets at least this part of the prompt, even if the prompt then exceeds a very small window."""
+"""The conversation gets at least this many tokens, even if the prompt then exceeds a very small window."""
 
 TAIL_SHARE = 0.25
-"""Share of the window that the last turns may fill; they are kept verbatim."""
+"""The share of the window that the last turns may fill; they stay unchanged."""
 
 TARGET_SHARE = 0.5
 """No summary is requested if the conversation fills at most this share without its old tool output."""
 
 MIN_SHRINK = 0.9
-"""A compaction must shrink the conversation to at most this share of its size."""
+"""A compaction is used only if it shrinks the conversation to at most this share of its size."""
 
 MIN_OLD_TOKENS = 500
 """Fewer old tokens than this are not worth a summary."""
@@ -75,7 +75,7 @@ MIN_OLD_TOKENS = 500
 SHORT_OUTPUT_CHARS = 400
 """Old tool output of at most this length stays."""
 MAX_IN_TAIL_SHARE = 0.15
-"""Share of the window that one tool output of the last turns may fill; its middle is cut out beyond that."""
+"""The share of the window that one tool output of the last turns may fill; the middle of longer output is cut out."""
 _MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
 """The maximum length of all prompts that are copied beside the summary, and of one of them."""
 _MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
@@ -105,6 +105,7 @@ SYSTEM = (
     "only."
 )
 SHORTER = "Write at most 600 words."
+"""Added to the second request for a summary."""
 
 
 _REPLY_EVENTS = (
@@ -113,7 +114,11 @@ _REPLY_EVENTS = (
 
 
 class Compactor:
-    """One compaction in progress. `size` is the prompt size in tokens, with the system prompt and the tools."""
+    """One compaction in progress.
+
+    `size` is the prompt size in tokens, with the system prompt and the tools. `focus` is the user's wish for the
+    content of the summary.
+    """
 
     def __init__(
         self,
@@ -136,7 +141,7 @@ class Compactor:
         self.attempts: list[AttemptRecord] = []
         """The requests of the compaction, which belong to no message."""
         self.has_other_writer = (writer.provider, writer.name) != (model.provider, model.name)
-        """The writer is not the model of the conversation."""
+        """`writer` is not the model of the conversation."""
         self._split: SplitTranscript = split_transcript(
             messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
         )
@@ -161,11 +166,11 @@ class Compactor:
         is_enough = self._uncompactable_tokens + after <= split.window * TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
-        if size_messages(split.old) < MIN_OLD_TOKENS:
+        if size_messages(split.old_messages) < MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
-                # An automatic compaction that cannot help fails without a notice: the request then gives the reason.
+                # An automatic compaction that cannot help fails without a notice: the next request gives the reason.
                 self.result = CompactionResult(None, self._before, self._before)
                 return []
             return self._fail("there is too little text before the last turn")
@@ -201,7 +206,7 @@ class Compactor:
         available = window - cap - int(window * _MARGIN_SHARE) - _PROMPT_TOKENS - estimate_text(SYSTEM)
         instructions = [f"Pay special attention to: {self._focus}"] if self._focus else []
         instructions += [SHORTER] if self._request_count > 1 else []
-        text = render_messages(self._split.old, max(available, _MIN_CONVERSATION_TOKENS))
+        text = render_messages(self._split.old_messages, max(available, _MIN_CONVERSATION_TOKENS))
         prompt = "\n\n".join(
             [f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *instructions]
         )
@@ -290,7 +295,7 @@ class SplitTranscript:
     """The context window of the model in tokens."""
 
     @property
-    def old(self) -> tuple[Message, ...]:
+    def old_messages(self) -> tuple[Message, ...]:
         return self.messages[: self.tail_start]
 
 
@@ -362,7 +367,7 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
     A skill that the last turns contain is left out, because those turns stay.
     """
     by_name: dict[str, str] = {}
-    for name, text in (skill for message in split.old for skill in _skills_in(message)):
+    for name, text in (skill for message in split.old_messages for skill in _skills_in(message)):
         by_name.pop(name, None)
         by_name[name] = omit_middle(text, _MAX_SKILL_CHARS)
     for message in split.messages[split.tail_start :]:
@@ -405,9 +410,9 @@ def insert_summary(split: SplitTranscript, summary: str, tools: Iterable[ToolSpe
         "This summary replaces the earlier part of this conversation, to save space. Treat its content as part of the "
         "conversation. The messages after it are complete.",
         summary.strip(),
-        _section(_PROMPTS_TAG, "The user's messages, verbatim, latest last:", user_prompts(split.old)),
-        _section(_FILES_TAG, "Changed files:", "\n".join(changed_files(split.old, tools))),
-        _section(_TODOS_TAG, "The latest to-do list:", open_todos(split.old)),
+        _section(_PROMPTS_TAG, "The user's messages, verbatim, latest last:", user_prompts(split.old_messages)),
+        _section(_FILES_TAG, "Changed files:", "\n".join(changed_files(split.old_messages, tools))),
+        _section(_TODOS_TAG, "The latest to-do list:", open_todos(split.old_messages)),
         _section(_SKILLS_TAG, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(split))),
     ]
     text = "\n\n".join(section for section in sections if section)
@@ -497,7 +502,7 @@ def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
     for block_text in block_texts:
         cost = estimate_text(block_text) + 1
         if cost > remaining:
-            # Clipped to as many characters as tokens are left, which surely fits.
+            # As many characters as tokens are left: no character is counted as more than one token.
             fitting += [omit_middle(block_text, remaining)] if remaining > 40 else []
             break
         remaining -= cost
@@ -506,18 +511,18 @@ def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
 
 
 def _render_blocks(message: Message) -> Iterator[str]:
-    who = "User" if message.role == "user" else "Assistant"
+    speaker = "User" if message.role == "user" else "Assistant"
     for block in message.blocks:
         match block:
             case Text():
-                yield f"{who}: {block.text}"
+                yield f"{speaker}: {block.text}"
             case ToolCall():
                 yield f"[calls {block.name} {omit_middle(block.arguments, _MAX_CALL_CHARS)}]"
             case ToolResult():
-                kind = "failed" if block.is_error else "gave"
-                yield f"[{block.name} {kind}: {omit_middle(block.content, _MAX_RESULT_CHARS)}]"
+                verb = "failed" if block.is_error else "gave"
+                yield f"[{block.name} {verb}: {omit_middle(block.content, _MAX_RESULT_CHARS)}]"
             case Image():
-                yield f"[{who} shows an image]"
+                yield f"[{speaker} shows an image]"
             case Reasoning():
                 pass
 

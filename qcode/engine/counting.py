@@ -1,7 +1,8 @@
 """Prompt sizes in tokens: the provider's last count, plus a local count or estimate of the messages added since.
 
 A text has at most as many tokens as bytes, because each token of a byte-level vocabulary has at least one byte. If this
-bound does not settle the question, the text is counted with the given tokenizer, or estimated if there is none.
+bound does not show whether a prompt exceeds a threshold, its texts are counted with the given tokenizer, or estimated
+without a tokenizer.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from qcode.protocol.tools import ToolSpec
 from qcode.values import dataclass
 
 BYTES_PER_TOKEN = 4
+"""The average for an estimate."""
 TOKENS_PER_MESSAGE = 8
+"""The overhead of a message, or of a tool."""
 TOKENS_PER_IMAGE = 1_600
 _MAX_COUNTS = 8
-"""How many of the provider's counts are kept."""
+"""How many of the provider's counts are stored."""
 _MAX_TEXTS = 4_096
 """How many counted texts are cached."""
 MAX_ESTIMATED_SHARE = 10
-"""A prompt is treated as counted if at most a tenth of it was estimated."""
+"""The tokens since the provider's count may be a tenth of that count; with more, a prompt is treated as estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
-"""No conversation has longer tokens on average: tokens of English and code have about 4 bytes, of long words 6."""
+"""No conversation has longer tokens on average: tokens of English and code have about 4 bytes, tokens of long words 6.
+"""
 
 Measure: TypeAlias = Callable[[str], int]
 """A function that counts or estimates the tokens of a text."""
@@ -75,10 +79,10 @@ def size_messages(messages: Iterable[Message], measure: Measure = estimate_text)
 
 
 class PromptCounter:
-    """A meter of the requests of one conversation. `record` stores the provider's count after each reply.
+    """The token counts of one conversation. `record` stores the provider's count after each reply.
 
-    `count` returns the tokens of a text, or None if the vocabulary is not loaded yet. It is deterministic and never
-    blocks.
+    The function `count` returns the tokens of a text, or None if the vocabulary is not loaded yet. It is deterministic
+    and never blocks. None: texts are estimated.
     """
 
     def __init__(self, count: Callable[[str], int | None] | None = None) -> None:
@@ -89,7 +93,7 @@ class PromptCounter:
         """The provider's counts of whole prompts, each with the messages of its request."""
         self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
         self.history = PreparedHistory()
-        """The history of the conversation in the form that is sent, cached from turn to turn."""
+        """The history of the conversation in the form for requests, cached from turn to turn."""
         self.context_tokens = 0
         """The provider's last count of the transcript, including its last reply; 0 before the first reply."""
 
@@ -131,9 +135,9 @@ class PromptCounter:
         return tokens
 
     def record(self, request: ModelRequest, input_tokens: int | None, output_tokens: int | None = None) -> None:
-        """Remember the provider's count for `request`; a count of None or 0 is ignored.
+        """Store the provider's count for `request`; a count of None or 0 is ignored.
 
-        Several counts are kept, longest history first: the messages of a first attempt are a prefix of every later
+        Several counts are stored, longest history first: the messages of a first attempt are a prefix of every later
         request, but the messages of a continuation are not.
         """
         if not input_tokens:

@@ -79,12 +79,12 @@ class Confirmed:
     """The answer of the hooks to `Confirm`."""
 
     reason: str = ""
-    """Prevents the step; empty: the step is permitted.
+    """The reason why a hook prevents the step; empty: the step is permitted.
 
     If the step is the end of the turn, the reason becomes the next message to the model.
     """
     is_final: bool = False
-    """The turn ends in any case."""
+    """The turn ends even if there is a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class WaitElapsed:
     """A wait is over."""
 
     seconds: float = 0.0
-    """How long it took: more than requested if the machine was asleep."""
+    """The duration of the wait: more than requested if the machine was asleep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class LimitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
-    """The next fallback model is connected: the rest of the turn uses it."""
+    """The next fallback model is connected, and the turn continues with it."""
 
     model: KnownModel
     settings: TurnSettings
@@ -151,8 +151,9 @@ class NoModelLeft:
     skipped_models: tuple[str, ...] = ()
     """A line with the reason for each model that failed to connect."""
     limit: ErrorInfo | None = None
-    """The error of the model whose rate limit ends first; None if that is the model that failed last, or if no end is
-    known.
+    """The error of the model whose rate limit ends first.
+
+    None if the model that failed last is that model, or if no end is known.
     """
 
 
@@ -195,7 +196,7 @@ class SwitchModel:
     error: ErrorInfo
     """The failure of the current model."""
     has_waited: bool = False
-    """The limit that `NoModelLeft` named has ended, so its model is the next one."""
+    """The turn waited for the limit in `NoModelLeft`, so the model with that limit is the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +232,11 @@ class Confirm:
     step: Literal["stop", "compact"]
     """`stop`: the turn is about to end. `compact`: the conversation is about to be compacted."""
     text: str = ""
-    """For `stop` the answer of the turn, for `compact` what the summary must keep."""
+    """For `stop` the answer of the turn, for `compact` the user's wish for the content of the summary."""
     is_again: bool = False
-    """For `stop`: whether a hook has already continued this turn."""
+    """For `stop`: a hook has already continued this turn."""
     is_asked: bool = False
-    """For `compact`: whether the user requested the compaction."""
+    """For `compact`: the user requested the compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +257,8 @@ class Append:
 
     message: Message
     attempts: tuple[AttemptRecord, ...] = ()
-    """The attempts that the message was assembled from; they are stored with it."""
-    mark: str = ""
+    """The attempts at the reply, which are stored with the message."""
+    note: str = ""
     """A note that only the user sees."""
 
 
@@ -277,7 +278,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """The turn is over; stop whatever still runs. `TurnEnded` was emitted just before."""
+    """The turn is over: stop all effects that still run. `TurnEnded` was emitted just before."""
 
 
 Effect: TypeAlias = (
@@ -298,6 +299,7 @@ Effect: TypeAlias = (
 
 
 MAX_ANSWER_TRIES = 3
+"""How many answers are checked before the turn fails."""
 
 
 class Review:
@@ -368,14 +370,14 @@ class TurnSettings:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
-    tells_turns: bool = False
+    shows_turns_left: bool = False
     """The user set `max_turns`, so a note tells the model how many turns are left."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False
     """A call of an unknown tool fails the turn at once."""
     allows_calls: bool = True
-    """The model may make calls. If not, tools are sent only to describe the calls of the history."""
+    """The model may make calls. If False, tools are sent only to describe the calls of the history."""
     compaction: CompactionSettings | None = None
     """None if automatic compaction is off."""
     fallback: Fallback | None = None
@@ -388,14 +390,14 @@ class TurnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit."""
+    """The settings of the fallback models, which replace a model that is overloaded, unreachable or at a limit."""
 
     on_quota: bool = False
     """The fallback models are also used if the account has no credit left."""
 
 
 COMPACT_AT = 0.8
-"""Share of the context window at which a conversation is compacted automatically."""
+"""The share of the context window at which a conversation is compacted automatically."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Accounting of a turn: requests by cause with their tokens and cost, and the limits, denials and signals.
 
-`Ledger` counts the requests, discarded ones included. `Tally` adds limits, denials and signals. Each turn has one of
-each; those of a sub-agent's turn also report to the ones of the calling turn.
+`Ledger` counts the requests, discarded ones included. `Tally` adds limits, denials and signals. Each turn has one
+`Ledger` and one `Tally`. Those of a sub-agent's turn also add their values to those of the calling turn.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Ledger:
     def __init__(self, price: Price | None, *, parent: Ledger | None = None) -> None:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0) if price is not None else None
-        """None as soon as the cost of one request is unknown."""
+        """The cost of all requests; None as soon as the cost of one request is unknown."""
         self.spent = Decimal(0)
-        """Compared with a budget: it uses estimates for counts that the provider did not report."""
+        """The cost that is compared with the budget, with estimates for counts that the provider did not report."""
         self.discarded_output_tokens = 0
         self.price = price
         """The price of the current model."""
@@ -62,7 +62,10 @@ class Ledger:
         self.count(cause, -1)
 
     def add(self, model: str, usage: Usage, estimate: Usage, *, is_unused: bool = False) -> None:
-        """Add the usage of one request to `model`. `is_unused`: the host sent no response, so it costs nothing."""
+        """Add the usage of one request to `model`; `estimate` has values for counts that the host did not report.
+
+        `is_unused`: the host sent no response, so the request costs nothing.
+        """
         if is_unused:
             self._add_usage(ModelUsage(model, usage, Decimal(0)), Decimal(0))
             return
@@ -77,7 +80,7 @@ class Ledger:
         self._add_usage(ModelUsage(model, usage, cost), spent or Decimal(0))
 
     def charge(self, spent: Decimal) -> None:
-        """Charge the cost of a request outside the turn to its budget; its usage is reported elsewhere."""
+        """Charge the cost of a request outside the turn to the turn's budget, without its usage."""
         self.spent += spent
 
     def discard(self, usage: Usage) -> None:
@@ -173,14 +176,16 @@ class Tally:
 
     @property
     def limits_note(self) -> str:
-        """A note for the model about what is left of the limits that the user set; empty if none is set."""
+        """A note for the model with the remaining part of each limit that the user set; empty without limits."""
         if self._parent is not None:
             return self._parent.limits_note
         settings, ledger = self._settings, self.ledger
         calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
         return synthetic.limits_note(
             calls=None if calls is None else max(0, calls - self.limits.calls),
-            replies=None if turns is None or not settings.tells_turns else max(0, turns - ledger.api_calls.initial),
+            replies=max(0, turns - ledger.api_calls.initial)
+            if turns is not None and settings.shows_turns_left
+            else None,
             money=None if money is None else max(Decimal(0), money - ledger.spent),
         )
 
@@ -190,7 +195,7 @@ class Tally:
         self._signals += calls.signals
 
     def _add_denials(self, denials: list[Denial]) -> None:
-        """Add denials to this turn and to the calling turns, where each id also names the call of the sub-agent."""
+        """Add denials to this turn and to the calling turns. There, `inner_id` makes the ids of the calls."""
         self._denials += denials
         if self._parent is None:
             return

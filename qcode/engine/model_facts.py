@@ -1,7 +1,7 @@
 """Facts about a model on its host: facts from the catalog, and limits learned from the host's errors.
 
 `learn_limit` reads a limit from the message of a refused request. A number counts only if it is at least 256, and the
-message or its parameter is about the output cap or the context window. So an unrelated error teaches nothing.
+message or its parameter is about the output cap or the context window. So no limit is learned from an unrelated error.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class KnownModel:
 MIN_LIMIT = 256
 """A smaller number in a message is not a limit in tokens, but for example a status code."""
 
-_MAX_MESSAGE = 4_000
-_MAX_PARAM = 200
+_MAX_MESSAGE, _MAX_PARAM = 4_000, 200
+"""How many characters of a message, and of the name of a parameter, are searched."""
 _NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
-# All patterns are strings: `re` compiles one at its first search, and most runs never see a refused request.
+# All patterns are strings: `re` compiles a pattern at its first search, and most runs never see a refused request.
 _OUTPUT_WORDS = (
     r"(?i)"
     r"max(?:imum)?[_ ]?(?:completion|output|new)?[_ ]?tokens|maxOutputTokens|completion tokens|output tokens"
@@ -115,7 +115,7 @@ class LearnedLimit:
     """A limit in tokens that a host named."""
 
     kind: Literal["output", "window"]
-    """`output`: the largest output cap that the host accepts. `window`: its whole context window."""
+    """`output`: the largest output cap that the host accepts. `window`: the context window."""
     tokens: int
     prompt: int | None = None
     """The server's token count of the prompt, None if the message does not name it."""
@@ -134,7 +134,7 @@ class _LimitPattern:
     prompt: int | None
     """The regex group of the prompt's size, None if the wording does not name it."""
     is_exclusive: bool
-    """The number itself already exceeds the limit ("less than 8192")."""
+    """The limit is one less than the number ("less than 8192")."""
 
 
 def _wording(
@@ -193,7 +193,7 @@ _TOTAL = (
 
 
 def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
-    """Return the limit that a refusal names, or None if it names none that can be trusted.
+    """Return the limit that the message of a refused request states, or None if it states no reliable limit.
 
     A message that contains the requested output cap, `cap`, is about that cap, even if its words name another limit.
     """
@@ -233,6 +233,6 @@ def _number(digits: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Remember a fact about this model on this host across runs; `refuses_signatures` only for the current turn."""
+    """Store a fact about this model on this host for later runs; `refuses_signatures` only for the current turn."""
 
     fact: LearnedLimit | Literal["silently_capped", "refuses_prefill", "refuses_images", "refuses_signatures"]

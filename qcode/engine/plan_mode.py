@@ -1,4 +1,4 @@
-"""The user's answer to a plan, as the model gets it.
+"""The user's answer to a plan, in the form for the model.
 
 Separate from `calls` because it loads with the first plan.
 """

@@ -18,7 +18,9 @@ from qcode.text.json import DuplicateKeyError, JsonObject, parse_arguments, pars
 from qcode.text.numbers import count_text
 
 RESUME_TAIL_CHARS = 1_200
+"""How much of the end of a text is quoted in a request to continue the text."""
 CALL_TAIL_CHARS = 2_000
+"""The same for the arguments of a call."""
 
 _TAG = "text_so_far"
 _CALL_TAG = "json_so_far"
@@ -57,9 +59,9 @@ ONE_WELL_FORMED_CALL = (
 
 
 def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
-    """Return the note that tells the model how much it may still use; empty if no limit is set.
+    """Return the note with the remaining calls, replies and US dollars for the model; empty if all are None.
 
-    `money` is in US dollars. None: the user did not set this limit.
+    None: the user did not set this limit.
     """
     remaining = [
         *([] if calls is None else [count_text(calls, "tool call")]),
@@ -150,7 +152,7 @@ def _leading_path(raw: str) -> str:
 
 
 def rejection_notice(state: str, cap: int) -> str:
-    """Return why a call in this `CallState` was rejected, for the user; `cap` is the output limit of its reply."""
+    """Return the reason for the user why a call with this `ArgumentState` was rejected; `cap` is its output limit."""
     match state:
         case "incomplete":
             return f"truncated by the output limit of {cap:,} tokens"
@@ -161,7 +163,7 @@ def rejection_notice(state: str, cap: int) -> str:
 
 
 def broken_call_text(name: str, state: str, raw: str, cap: int) -> str:
-    """Return the result of a call in this `CallState`, which must be sent again."""
+    """Return the result of a call with this `ArgumentState`, which must be sent again."""
     match state:
         case "incomplete":
             return cut_call_text(name, cap)
@@ -190,7 +192,7 @@ def malformed_call_text(name: str, raw: str) -> str:
 
 
 def _progress(raw: str) -> str:
-    """Describe how far the arguments got, with the last complete line of the text to be written."""
+    """Describe how much of the arguments arrived, with the last complete line of the text to be written."""
     lines = raw.split("\\n")
     if len(lines) < 2:
         return f"It got as far as {len(raw)} characters of arguments."
@@ -200,9 +202,9 @@ def _progress(raw: str) -> str:
 
 
 def _unescaped(fragment: str) -> str:
-    """Return the end of truncated arguments decoded: `{"text": "a\\tb` as `a`, a tab and `b`.
+    """Return the string at the end of truncated arguments, decoded: `{"text": "a\\tb` as `a`, a tab and `b`.
 
-    If it cannot be decoded, it is returned undecoded, without the key.
+    A string that cannot be decoded is returned as received, without its key.
     """
     start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', fragment)
     body = start.group(1) if start else fragment
@@ -219,7 +221,7 @@ def _escape_tag(text: str, tag: str) -> str:
 
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
-    """Return the outcome of a call that was edited before it ran, with a note that tells the model what ran."""
+    """Return the outcome of a call that was edited before it ran, with a note for the model about the edit."""
     display = outcome.content if outcome.shown is None else outcome.shown
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     text = "\n".join(

@@ -1,9 +1,9 @@
 """The rules for a history that every provider accepts, and the removal of parts that one host refuses.
 
 In a valid history, roles alternate, starting with the user; each call of an assistant message has exactly one result at
-the start of the next user message; no block is empty. Only the copy that is sent is changed, never the stored history.
+the start of the next user message; no block is empty. Only the copy in a request is changed, never the stored history.
 A host that rejects an image or a signature would reject every later request of the session, so `without_part` removes
-such parts from the copy.
+images or signatures from the copy.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PreparedHistory:
         self.settled = 0
         """How many messages at the start are never processed again, because they precede the split."""
         self._settled_prepared = 0
-        """How many messages of `_prepared` the settled messages became; fewer if some were merged or dropped."""
+        """How many messages of `_prepared` come from settled messages; fewer if some were merged or dropped."""
 
     def prepare(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the same as `make_valid`. Earlier messages are compared by identity, which is cheap."""

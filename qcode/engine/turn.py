@@ -42,7 +42,7 @@ from qcode.engine.effects import (
 )
 from qcode.engine.ledger import Tally
 from qcode.engine.model_facts import KnownModel
-from qcode.engine.reply.phase import NeedsModel, NeedsRoom, ReplyResult
+from qcode.engine.reply.phase import NeedsCompaction, NeedsModel, ReplyResult
 from qcode.engine.reply.reply import Reply
 from qcode.engine.reply.requests import ReplyPlan
 from qcode.engine.transcript import has_images, without_refused_parts, without_signals
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
     from qcode.engine.compactor import Compactor
 
 MAX_PAUSES = 20
-"""How often in one turn a provider may pause a reply and get it back."""
+"""How often in one turn a provider may pause a reply, which qcode then sends back."""
 MAX_HELD_STOPS = 8
-"""How often in a row a hook can continue the turn."""
+"""How often hooks can continue one turn that would otherwise end."""
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
 
@@ -109,7 +109,7 @@ class Compacting:
 
     compactor: Compactor
     then: AfterCompaction
-    """The continuation of the turn, even if the compaction fails."""
+    """The next action of the turn, also after a failed compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,9 @@ class Confirming:
     """The last reply of the turn that is about to end; None before a compaction."""
     cause: Cause = "asked"
     then: AfterCompaction | None = None
-    """The continuation after the compaction; None if the turn is about to end."""
+    """The next action of the turn after the compaction; None if the turn is about to end."""
     focus: str = ""
+    """The user's wish for the content of the summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class BeginStep:
 
 @dataclass(frozen=True, slots=True)
 class ResumeReply:
-    """Compaction started during a reply, because the window was full: the reply's phase is `NeedsRoom`."""
+    """Compaction started during a reply, because the window was full: the reply's phase is `NeedsCompaction`."""
 
     reply: Reply
 
@@ -194,7 +195,9 @@ class Turn:
         """The last reply has text."""
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next = False
+        """See `recovery.RunCalls`."""
         self._held_stops = 0
+        """How often a hook has continued the turn."""
 
     @property
     def is_over(self) -> bool:
@@ -275,7 +278,7 @@ class Turn:
             settings.output,
             settings.retries,
             settings.max_budget_usd,
-            can_make_room=self._compaction.is_available,
+            can_compact=self._compaction.is_available,
             fallback=settings.fallback,
             note=self.tally.limits_note,
             starts_escalated=self._escalates_next,
@@ -312,7 +315,7 @@ class Turn:
     def _relay_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
         """Pass on a reply's effects, and continue the turn if the reply is finished."""
         self.model = reply.model
-        if isinstance(reply.phase, NeedsRoom):
+        if isinstance(reply.phase, NeedsCompaction):
             return effects + self._compact("full", ResumeReply(reply))
         effects = [*effects, Emit(self.usage)]
         result = reply.result
@@ -456,7 +459,7 @@ class Turn:
                 return self._begin_step()
             case ResumeReply(reply):
                 self.phase = Replying(reply)
-                effects = reply.resume(self._history()) if is_shorter else reply.abort_without_room()
+                effects = reply.resume(self._history()) if is_shorter else reply.abort_uncompacted()
                 return self._relay_reply(reply, effects)
             case EndCompaction():
                 return self._end(Outcome.END_TURN, None)

@@ -38,10 +38,10 @@ def effective_mode(mode: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
 
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
-"""Parts of a text, each as its start and end."""
+"""Ranges in a text, each as its start and end index."""
 
 Scope: TypeAlias = Literal["once", "session", "folder", "edits", "trust", "prefix", "sandbox"]
-"""The scope of a yes.
+"""The scope of `Allow`.
 
 `once` allows this call only. `session` adds the rule of the approval for the rest of the session, `folder` also stores
 it for this folder. `edits` switches to accept-edits mode. `trust` is `once`; the front end then trusts the folder.
@@ -56,7 +56,7 @@ class Draft:
 
     text: str
     file_name: str
-    """A file name that suits an editor."""
+    """A file name with the extension that suits the text, for an editor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class ToolApproval:
     is_keepable: bool = False
     """The scope `folder` is offered."""
     agent: str = ""
-    """The task of the sub-agent that made the call, in the model's words; empty if the conversation itself made it."""
+    """The task of the sub-agent that made the call, in the model's words; empty if the main agent made it."""
     kind: Literal["edit", "command", "other"] = "other"
     why: str = ""
     """One line that says why the user is asked and how the call would run; empty if that is obvious."""
     reasons: tuple[str, ...] = ()
-    """Every reason for asking, the worst first, if `why` leaves out some of them."""
+    """All reasons for asking, the worst first, if `why` names only some of them; otherwise empty."""
     offers: tuple[Scope, ...] = ()
     """The offered scopes besides `once`, `session` and `folder`."""
     prefix_rule: str = ""
@@ -151,7 +151,7 @@ class ImpossibleCall:
 
 
 Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
-"""Asks the user a question with its details and choices; returns the answer, None if it was dismissed."""
+"""Asks the user a question, given its text, details and choices; returns the answer, None if it was dismissed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Choice:
 
 
 OWN_QUESTION = "qcode itself"
-"""The `server` of a question that qcode asks about its settings. The name of a real server cannot contain a blank."""
+"""The `server` of a question that qcode itself asks. The name of a real server cannot contain a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +223,7 @@ class PlanApproval:
 
 
 LIMIT_ID = "limit"
+"""The id of every `LimitApproval`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +330,9 @@ class TurnOptions:
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Maps keys of the config table `[output]` to validated values."""
     external_spans: Spans = ()
-    """The parts of the prompt that the user did not write: from a file of the project, a skill or a tool server.
+    """The ranges of the prompt that the user did not write: from a file of the project, a skill or a tool server.
 
-    `@path` in them attaches only files that the model may read without asking.
+    `@path` in these ranges attaches only files that the model may read without asking.
     """
     shown_prompt: str = ""
     """The prompt as the front end shows it; empty if it shows the prompt itself."""
@@ -340,17 +341,17 @@ class TurnOptions:
     finds_files: bool = True
     """`@path` in the prompt attaches a file."""
     typed_text: str | None = None
-    """The last part of the prompt, if the user typed only that part.
+    """The end of the prompt that the user typed, if something else precedes it; None: the user typed the whole prompt.
 
-    `/server:prompt` and `@server:uri` are recognized only there. None: the user typed the whole prompt.
+    `/server:prompt` and `@server:uri` are recognized only in this text.
     """
     max_turns: int | None = None
-    """This limit and the following ones replace those of the run; None: those of the run apply."""
+    """This limit and the next three replace the limits of the run. None: the limit of the run applies."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     timeout_s: float | None = None
     check: AnswerCheck | None = None
-    """Replaces the check of the run, if it is not None."""
+    """Replaces the check of the run; None: the check of the run applies."""
 
 
 NO_OPTIONS = TurnOptions()

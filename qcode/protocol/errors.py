@@ -12,11 +12,11 @@ from typing import Literal, TypeAlias, TypeVar
 from qcode.values import dataclass
 
 LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
-"""The period of a rate limit: a plan is a subscription with limits over hours, weeks or months. Empty if unknown."""
+"""The period of a rate limit, empty if unknown. `plan`: a subscription with limits over hours, weeks or months."""
 
 
 class ErrorKind(StrEnum):
-    """The kind of a failure. If it `is_transient`, the same request may succeed later."""
+    """The kind of a failure."""
 
     NO_CREDENTIAL = "no_credential"
     AUTH = "auth"
@@ -41,13 +41,14 @@ class ErrorKind(StrEnum):
     TOOL_FAILURE = "tool_failure"
     """The model kept making calls that can never run."""
     BUDGET = "budget"
-    """A limit of the prompt was reached."""
+    """A limit on the turns, tool calls, cost or time of the prompt was reached."""
     PROMPT_BLOCKED = "prompt_blocked"
     """A hook blocked the prompt."""
     INTERNAL = "internal"
 
     @property
     def is_transient(self) -> bool:
+        """Whether the same request may succeed later."""
         return self in _TRANSIENT
 
 
@@ -66,15 +67,15 @@ _TRANSIENT = frozenset(
 _ErrorT = TypeVar("_ErrorT", bound=BaseException)
 
 
-def _restore_error(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
+def _restore_error(cls: type[_ErrorT], args: tuple[object, ...], fields: dict[str, object]) -> _ErrorT:
     """Return an unpickled error without calling its constructor. Programs pass errors between processes."""
-    error = kind.__new__(kind, *args)
+    error = cls.__new__(cls, *args)
     error.__dict__.update(fields)
     return error
 
 
 class ProviderError(Exception):
-    """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`."""
+    """A request failed, or its stream broke. Only providers raise it; the driver turns it into `ReplyFailed`."""
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class ErrorInfo:
     """A failure as front ends and session files see it. See `ProviderError` for the fields that both have."""
 
     kind: str
+    """An `ErrorKind`, or a kind that only a `QcodeError` has, such as `usage`."""
     message: str
     status: int | None = None
     request_id: str | None = None
@@ -134,7 +136,7 @@ class ErrorInfo:
     resets_at: int | None = None
     period: LimitPeriod = ""
     wait_refusal: str = ""
-    """Why qcode did not wait for the end of the limit, although the settings ask for it."""
+    """The reason why qcode did not wait for the end of the limit, although the settings ask for it; otherwise empty."""
     limited_model: str = ""
     """The model whose limit ends at `resets_at`, empty if it is the model that failed."""
 
@@ -161,6 +163,7 @@ class ExitCode(IntEnum):
     READER_GONE = 141
     """The reader of standard output closed the pipe."""
     TERMINATED = 143
+    """SIGTERM."""
 
 
 _KINDS_BY_EXIT_CODE = {
@@ -187,7 +190,7 @@ class QcodeError(Exception):
 
     @property
     def info(self) -> ErrorInfo:
-        """The error as the `error` of a result."""
+        """The error as the field `error` of a result."""
         return ErrorInfo(_KINDS_BY_EXIT_CODE.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
 
 

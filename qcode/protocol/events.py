@@ -1,4 +1,4 @@
-"""The events of a turn. A front end sees nothing but one stream of `TurnEvent` values.
+"""The events of a turn. A front end sees a turn only as a stream of `TurnEvent` values.
 
 Order within a turn: `TurnStarted`, then for each step `StepStarted`, deltas, `ReplyFinished`, and for each call
 `ToolStarted` … `ToolFinished`; last `TurnEnded`. Text deltas contain no repetition at a seam. Block numbers are those
@@ -26,6 +26,11 @@ CallState: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelle
 DECLINED = "declined"
 """The summary of a call that the user denied, not a rule or a hook."""
 AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair", "summary"]
+"""The purpose of a request.
+
+`escalated`: the same request with a larger output cap. `continuation`: the rest of a text. `nudge`: an answer, after
+the reasoning used up the output cap. `resume`: the rest of a truncated call. `repair`: a call that can be parsed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Retry:
     """Another attempt at the same reply begins."""
 
     is_continuation: bool
-    """The shown text stays and more is appended; otherwise the reply starts over."""
+    """The new attempt continues the shown text; otherwise the reply starts over."""
     reason: str
     """`max_tokens`, `transport`, `thinking`, `call`, `context` or `fallback`.
 
@@ -194,7 +199,7 @@ class UsageUpdated:
     cost: Decimal | None
     """The cost in USD, None if a price is unknown."""
     context_tokens: int
-    """The last known size of the transcript."""
+    """The last known size of the transcript in tokens."""
     context_window: int
     """The context window of the model in tokens."""
     by_model: tuple[ModelUsage, ...] = ()
@@ -206,7 +211,7 @@ class Waiting:
 
     seconds: float
     why: str
-    """The message of the failure."""
+    """The message of the failure that caused the wait."""
     attempt: int = 1
     """The number of failures in a row, from 1."""
     status: int | None = None
@@ -220,7 +225,7 @@ class LimitReached:
     error: ErrorInfo
     """The failure, with the time at which the limit ends."""
     seconds: float
-    """The rest of the wait."""
+    """The remaining wait."""
     is_question: bool = False
     """The turn waits for the answer to a `LimitApproval`.
 
@@ -230,15 +235,15 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class ModelFellBack:
-    """The rest of the turn uses another model, because the first one failed."""
+    """The turn continues with another model, because `from_model` failed."""
 
     from_model: str
     """`provider/model`, as `to_model`."""
     to_model: str
     error: ErrorInfo | None
-    """The failure of the first model.
+    """The failure of `from_model`.
 
-    None if that model was skipped because its limit has not ended yet, and if `has_returned`.
+    None if that model was skipped because its limit has not ended yet, or if `has_returned` is True.
     """
     has_returned: bool = False
     """The turn waited for the limit of `to_model`, which has ended."""
@@ -269,7 +274,7 @@ class Notice:
     level: Level
     text: str
     is_once: bool = False
-    """It is shown only once in a conversation."""
+    """A front end shows the text only once in a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +362,7 @@ class ToolPayloadRepair:
     issue: str
     """The fault: `cut_arguments`, `malformed_arguments`, `damaged_arguments` or `malformed_call`."""
     attempted: bool
-    """The model was, or will be, asked for the call again or for the rest of it."""
+    """The model has been asked for the call again or for the rest of it, or will be."""
     succeeded: bool
     """The call is complete now, or the provider could parse the new one."""
 
@@ -485,5 +490,5 @@ TurnEvent: TypeAlias = (
 
 
 def inner_id(call_id: str, inner: str) -> str:
-    """Return the id in the conversation of a sub-agent's call `inner`; `call_id` is the call of the sub-agent."""
+    """Return the conversation's id for `inner`, a call of a sub-agent. The call `call_id` started the sub-agent."""
     return f"{call_id}/{inner}"

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from qcode.values import dataclass
 
 MARKER_KEY = "_qcode_truncated"
-"""The key that marks the arguments which replace truncated or malformed ones in a stored call."""
+"""The key of placeholder arguments, which replace truncated or malformed arguments in a stored call."""
 
 
 @dataclass(frozen=True, slots=True)

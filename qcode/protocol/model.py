@@ -77,9 +77,9 @@ class RetrySettings:
     than `retry_after_max_s`. It does so at most three times in a reply, and only if the server names the end.
     """
     limit_wait_max_s: float = 7 * 86_400.0
-    """The longest wait for the end of a rate limit, without the random delay of up to 30 s that is added to it."""
+    """The longest wait for the end of a rate limit. A random delay of up to 30 s is added to the wait."""
 
     @property
     def without_question(self) -> RetrySettings:
-        """The same settings for work that cannot ask the user, such as a sub-agent."""
+        """The same settings for a turn that cannot ask the user, such as the turn of a sub-agent."""
         return replace(self, wait_for_limit="never") if self.wait_for_limit == "ask" else self

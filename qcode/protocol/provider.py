@@ -16,7 +16,7 @@ class Provider(Protocol):
     """The name before the slash in a model name (`openai`, `anthropic`, `local`)."""
 
     host: str
-    """The key under which limits are learned: the base URL, or the name if there is no URL."""
+    """The key under which qcode stores the limits of this host: the base URL, or the name if there is no URL."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; raise `ProviderError` if the request fails or the stream breaks.
@@ -30,7 +30,7 @@ class Provider(Protocol):
         ...
 
     def warm_up(self) -> None:
-        """Load the modules of the first request in advance. Blocks: call it in a thread. May do nothing."""
+        """Load the modules that the first request needs. It blocks, so call it in a thread. It may do nothing."""
         ...
 
     async def close(self) -> None:

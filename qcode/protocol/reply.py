@@ -1,11 +1,10 @@
-"""The events of a streaming reply, the reasons why a reply stopped, and the outcomes of a turn.
+"""The events of a streaming reply, the stop reasons of replies, and the outcomes of turns.
 
 A complete stream begins with `ReplyStarted` and ends with exactly one `ReplyEnded`. Between them are the events of
 blocks, and also reports of usage, searches and unreadable events. `ReplyEnded` is emitted at the end of the stream, not
 with the chunk that carries the stop reason, because usage may follow that chunk.
 Blocks are numbered from 0 in order of appearance within one attempt. A failure is not an event: the stream raises a
-`ProviderError`, also if it ends without its terminal event. A `StopReason` comes from the provider, an `Outcome` from
-qcode.
+`ProviderError`, also if it ends without its terminal event. The provider determines a `StopReason`, qcode an `Outcome`.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ToolCallStarted:
     call_id: str
     name: str
     is_from_text: bool = False
-    """The host sent it as text, and qcode recognized it."""
+    """The host sent the call as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class StopReason(StrEnum):
     REFUSAL = "refusal"
     """The reply was refused or filtered."""
     PAUSED = "paused"
-    """The reply is unfinished: the provider continues it if qcode sends it back."""
+    """The reply is unfinished, and the provider continues it if qcode sends it back."""
     MALFORMED_CALL = "malformed_call"
     """The provider could not parse a call of the model."""
     UNKNOWN = "unknown"

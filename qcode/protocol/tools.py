@@ -21,42 +21,46 @@ SAME_MODEL, SMALL_MODEL = "same", "small"
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Calls that only read or write files."""
+class FileAccess:
+    """Calls only read files, or only write files."""
 
     access: Literal["read", "write"]
     paths_of: Callable[[JsonObject], tuple[str, ...] | str] = field(repr=False)
-    """Returns the paths in the arguments of a call, at least one and without duplicates, or a line that says why the
-    call is invalid.
+    """Returns the paths in the arguments of a call, at least one and without duplicates.
+
+    If the call is invalid, it returns one line with the reason.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """Calls that run a shell command."""
+class CommandExecution:
+    """Calls run a shell command."""
 
     command: str = ""
-    """The argument that contains the command; empty: only the tool knows the command."""
+    """The name of the argument that contains the command; empty: the tool itself chooses the command."""
     unconfined: str = ""
-    """The boolean argument that asks to run outside the sandbox."""
+    """The name of the boolean argument that asks to run outside the sandbox; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fetches:
-    """Calls that access the network."""
+class NetworkAccess:
+    """Calls access the network."""
 
     url: str = ""
-    """The argument with the address; empty for the search service."""
+    """The name of the argument with the address; empty: the calls access the search service."""
 
 
-Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
+Safety: TypeAlias = FileAccess | CommandExecution | NetworkAccess | Literal["harmless"]
 """The effects that the calls of a tool may have. `harmless`: a call only changes the session, or starts other calls,
 each of which is judged separately."""
 
 
 SandboxUse: TypeAlias = Literal["", "read-only", "workspace", "protect", "outside"]
-"""The level of the sandbox in which a command ran. `outside`: it ran outside of the sandbox, although one works here.
-Empty: no sandbox works here, or the call runs no command."""
+"""The level of the sandbox in which a command ran.
+
+`outside`: the command ran outside of the sandbox, although a sandbox works here. Empty: no sandbox works here, or the
+call runs no command.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +80,22 @@ class ToolSpec:
     is_backgroundable: bool = False
     """The user may move a running call to the background."""
     reads_when: tuple[str, tuple[str, ...]] | None = None
-    """The name of an argument, and those of its values with which a call changes nothing.
-
-    None: `is_read_only` applies.
-    """
+    """The name of an argument, and its values with which a call changes nothing. None: `is_read_only` applies."""
     is_hosted: bool = False
     """The model's host runs the tool, and the result is part of the reply."""
     edits_by: Literal["", "passage", "patch"] = ""
-    """The way in which a call edits a file. Each model is offered tools of one way only."""
+    """The format of an edit, empty if the tool does not edit. Each model is offered the tools of one format only."""
     is_for_sub_agents: bool = True
     """Sub-agents may use the tool too."""
     draft: str = ""
-    """The argument that the user may edit as plain text before a call runs; empty: all arguments, as JSON."""
+    """The name of the argument that the user may edit before a call runs; empty: all arguments, as JSON."""
     safety: Safety | None = None
-    """The basis of the policy's verdict. None, as for tools of a tool server: the tool is never trusted."""
+    """The effects by which the permission policy judges a call. None: unknown, as for the tools of a tool server."""
 
     @property
     def writes_files(self) -> bool:
         """Whether calls write files, so that a truncated call is answered with split guidance."""
-        return isinstance(self.safety, Files) and self.safety.access == "write"
+        return isinstance(self.safety, FileAccess) and self.safety.access == "write"
 
     def only_reads(self, arguments: JsonObject) -> bool:
         """Return whether a call with these arguments changes nothing."""
@@ -164,12 +165,12 @@ class ToolOutcome:
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure
-    """A tool refuses a call and has changed nothing. The text is sent to the model unchanged."""
+    """A tool refuses a call and has changed nothing. The message is sent to the model unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A program to start, with the functions to call before and after it. One value starts one program."""
+    """A program to start, with the functions to call before and after it. A value is used for one start only."""
 
     argv: tuple[str, ...]
     """The first item is an absolute path."""
@@ -183,7 +184,7 @@ class Launch:
     data_at: int = 0
     """The index of the item in `argv` that is replaced by the number of that descriptor."""
     finish: Callable[[], tuple[str, ...]] | None = None
-    """Called once after all processes of the program have ended, even if it could not be started.
+    """Called once after all processes of the program have ended, also if the program could not be started.
 
-    Returns lines for the model and the user about its own changes. It may block on the disk.
+    Returns lines for the model and the user about the changes that this function made. It may block on the disk.
     """

@@ -27,7 +27,7 @@ from qcode.protocol.reply import (
     ToolCallStarted,
     WebSearched,
 )
-from qcode.protocol.tools import Fetches, ToolSpec
+from qcode.protocol.tools import NetworkAccess, ToolSpec
 from qcode.text.json import JsonObject, object_in
 from qcode.text.pattern import lazy_pattern
 
@@ -206,7 +206,7 @@ WEB_SEARCH = ToolSpec(
     parameters={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
     is_read_only=True,
     is_hosted=True,
-    safety=Fetches(),
+    safety=NetworkAccess(),
 )
 MAX_SEARCHES = 8
 """The maximum number of searches in one reply, for hosts that accept such a limit."""

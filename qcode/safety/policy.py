@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.paths import PathJudge, SessionFolders, judge_on
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import PROTECTED_RULES
@@ -126,20 +126,20 @@ class Policy:
         safety = spec.safety
         if safety == "harmless":
             return Verdict("allow", "it only affects what this session created", "tool:harmless")
-        if isinstance(safety, Runs) and safety.command:
+        if isinstance(safety, CommandExecution) and safety.command:
             command = arguments.get(safety.command)
             verdict = self._judge_string(command, "command", self._judge_shell)
             return self._with_confinement(verdict, command, wants_unconfined=arguments.get(safety.unconfined) is True)
-        if isinstance(safety, Files):
+        if isinstance(safety, FileAccess):
             verdict = self._judge_files(safety, arguments)
-        elif isinstance(safety, Fetches) and (safety.url or self.search_url):
+        elif isinstance(safety, NetworkAccess) and (safety.url or self.search_url):
             url = arguments.get(safety.url) if safety.url else self.search_url
             verdict = self._judge_string(url, "url", self._judge_fetch)
         else:
             # A tool of a server is called `server__tool`; the name of a server never contains two underscores.
             name = spec.name.replace("__", "/", 1)
             verdict = self._judge_by_rules("mcp", name, name)
-            if isinstance(safety, Runs):
+            if isinstance(safety, CommandExecution):
                 # If the equivalent shell command is known, that is judged instead: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
         return _explain_missing_sandbox(verdict) if self.mode == "auto" and not self._has_workspace_sandbox else verdict
@@ -233,7 +233,7 @@ class Policy:
             return path_verdict
         return self._judge_write(chain, paths)
 
-    def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
+    def _judge_files(self, files: FileAccess, arguments: JsonObject) -> Verdict:
         """Return the strictest verdict on the files of a call. A rule is proposed only if it allows the whole call."""
         paths = files.paths_of(arguments)
         if isinstance(paths, str):
@@ -553,8 +553,8 @@ class Policy:
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
-_SHELL_TOOL = ToolSpec("shell", "", {}, safety=Runs("command"))
-_FETCH_TOOL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
+_SHELL_TOOL = ToolSpec("shell", "", {}, safety=CommandExecution("command"))
+_FETCH_TOOL = ToolSpec("fetch", "", {}, safety=NetworkAccess("url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)

@@ -9,7 +9,7 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
 
 
 def split_addresses(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of `text` in order, each with whether it is an address.
+    """Yield the addresses in `text` and the texts between them, in order; the boolean is True for an address.
 
     Punctuation after an address is not part of it: in `see https://a.b/c.` the address ends before the full stop.
     """

@@ -1,10 +1,10 @@
-"""Escaping and cleaning of untrusted text (of a model, a tool, a file): `visible` for approvals, `clean` otherwise.
+"""Escaping and cleaning of untrusted text, for example from a model: `visible` for approvals, `clean` otherwise.
 
-`visible` hides nothing, because the user decides from what is shown. Every command, path, argument or diff shown for an
+`visible` hides nothing, because the user decides by the shown text. Every command, path, argument or diff shown for an
 approval passes through it exactly once; a second pass would escape the backslashes of the first. A character without a
 glyph becomes a Python escape, a line break `⏎`, a tab `⇥   `. Different texts never look equal, and no text can forge a
-line. `clean` removes what a terminal would act on: escape sequences, control characters, bidi marks. Text that is
-stored, piped or sent to a model is never changed here.
+line. `clean` removes everything that a terminal would execute: escape sequences, control characters, bidi marks. Text
+that is stored, piped or sent to a model is never changed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_MARKS = 2
 """Zero-width combining marks shown on one letter. Real text seldom has more, and stacks of them hide other lines."""
 
 _MAX_CLUSTER = 6
-"""The maximum length of a letter with its combining marks of any kind; further marks are escaped."""
+"""The maximum number of characters in a letter with all its combining marks; further marks are escaped."""
 
 # Characters without a glyph that Unicode classifies as letters, symbols or marks: fillers, variation selectors.
 _BLANK = lazy_pattern(
@@ -36,6 +36,7 @@ _BLANK = lazy_pattern(
 _EMOJI_PARTS = "\ufe0f\u200d"
 """Variation selector 16 and the zero-width joiner."""
 _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
+"""Text that looks like one of qcode's escapes: its backslash is escaped too."""
 
 
 def visible(text: str) -> str:
@@ -135,7 +136,10 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool) -> str:
 
 
 def _fits(mark: str, cluster: str) -> bool:
-    """Return whether a combining mark may be shown: `cluster` has few marks and no precomposed equivalent."""
+    """Return whether `mark` may be shown unescaped after `cluster`, a letter with the combining marks shown on it.
+
+    It may not if `cluster` is empty or full, if `mark` encloses the letter, or if one character is equivalent to both.
+    """
     if not 0 < len(cluster) < _MAX_CLUSTER or unicodedata.category(mark) == "Me":
         return False
     marks = sum(unicodedata.category(char) == "Mn" for char in cluster)
@@ -178,10 +182,10 @@ _SEQUENCE = lazy_pattern(
 
 
 def clean(text: str) -> str:
-    """Return `text` without anything that a terminal would act on; newline and tab stay, CRLF becomes LF.
+    """Return `text` without anything that a terminal would execute; newline and tab stay, CRLF becomes LF.
 
     Removes escape sequences (terminated or not), C0 and C1 controls, DEL, bidi controls and surrogates. Idempotent. If
-    a sequence is split between two calls, its harmless rest remains as plain characters.
+    a sequence is split between two calls, its second half remains as harmless characters.
     """
     if text.isprintable() or _UNWANTED.search(text) is None:  # most lines need no pattern
         return text
@@ -217,7 +221,7 @@ _INLINE_MARKS = (
 def plain_line(text: str, limit: int) -> str:
     """Return Markdown as one line of text of at most `limit` characters: a prompt or reply in a list.
 
-    Marks of headings, lists, quotes, code, bold and links are dropped; the lines of a code block are kept as they are.
+    Marks of headings, lists, quotes, code, bold and links are dropped; the lines of a code block are unchanged.
     `## The **plan**` becomes `The plan`, and `a * b` and `__init__` stay.
     """
     lines: list[str] = []

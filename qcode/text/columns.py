@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 
 def columns(rows: Sequence[Sequence[str]], *, text_columns: int) -> list[str]:
-    """Return the rows as lines with aligned cells: the first `text_columns` to the left, numbers to the right."""
+    """Return the rows as lines with aligned cells: the first `text_columns` columns to the left, others to the right.
+
+    All rows have the same number of cells.
+    """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,9 +1,9 @@
 """Compares texts within a limit of steps, and reads unified diffs and `*** Begin Patch` patches of GPT models. Pure.
 
 `difflib` takes 40 seconds for 1,500 equal lines if every second line changes. `BoundedMatcher` returns the same
-result up to a limit of steps; beyond it, the rest is aligned at its ends and at elements that occur once in both texts.
-`parse_patch` returns the files of a patch and their changes. Policy and tool share it, so the paths that are judged are
-the paths that are changed.
+result up to a limit of steps. After that, it aligns ranges at their ends and at elements that occur once in both texts.
+`parse_patch` returns the files of a patch and their changes. The permission policy and the editing tool share it, so
+the policy judges exactly the paths that the tool changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_STEPS = 5_000_000
-"""Steps of one comparison, about one second. 4,000 lines take four million if every second line changes."""
+"""The limit of one comparison: about one second. 4,000 lines take four million steps if every second line changes."""
 
 _T = TypeVar("_T", bound=Hashable)
 _Range = tuple[int, int, int, int]
@@ -31,7 +31,10 @@ _Range = tuple[int, int, int, int]
 
 
 class Steps:
-    """A budget of steps, which several comparisons can share."""
+    """A budget of steps, which several comparisons can share.
+
+    A step visits one element of the first sequence, or one equal element of the second.
+    """
 
     def __init__(self, remaining: int = MAX_STEPS) -> None:
         self.remaining = remaining
@@ -62,7 +65,7 @@ class BoundedMatcher(SequenceMatcher[_T]):
     def _matching_blocks(self) -> list[Match]:
         """Return the longest equal range and, recursively, those before and after it, as `difflib` does.
 
-        A part of the sequences for which the steps do not suffice is compared with `_aligned`.
+        If too few steps remain for a range, `_aligned` compares it instead.
         """
         b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
         costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
@@ -84,12 +87,15 @@ class BoundedMatcher(SequenceMatcher[_T]):
 
 
 def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, context: int = 3) -> Iterator[str]:
-    """Yield the lines of a unified diff without line breaks; none if the sequences are equal."""
+    """Yield the lines of a unified diff without line breaks; nothing if the sequences are equal.
+
+    `name` and `new_name` are the file names of `a` and `b`. `context` is the number of equal lines around a change.
+    """
     for index, group in enumerate(BoundedMatcher(a, b).get_grouped_opcodes(context)):
         if not index:
             yield f"--- {name}"
             yield f"+++ {new_name}"
-        # An opcode is its kind, then the start and end of its range in `a` and in `b`.
+        # An opcode contains its kind, then the start and end of its range in `a` and in `b`.
         (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
         yield f"@@ -{_range_text(start, end)} +{_range_text(new_start, new_end)} @@"
         for kind, first, last, new_first, new_last in group:
@@ -101,7 +107,7 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
 
 
 def _range_text(start: int, end: int) -> str:
-    """Format a range for a hunk header; an empty range is given by the line before it."""
+    """Format a range for a hunk header; the number of an empty range is that of the line before it."""
     length = end - start
     return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
 
@@ -181,7 +187,7 @@ def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
 
 
 def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
-    """Yield the lines of each file, from its `---` line on."""
+    """Yield the lines of each file, from its `---` line on; lines before the first `---` are dropped."""
     part: list[DiffLine] = []
     for line in diff_lines(diff.splitlines()):
         if line.kind == "outside" and line.text.startswith("--- "):
@@ -195,7 +201,7 @@ def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
 
 
 def _named_file(line: DiffLine) -> str:
-    """Return the path in a `---` or `+++` line, empty for `/dev/null`."""
+    """Return the path in a `---` or `+++` line without its `a/` or `b/`; empty for `/dev/null`."""
     name = line.text[4:].split("\t")[0]
     return "" if name == "/dev/null" else name.partition("/")[2]
 
@@ -232,7 +238,7 @@ def _aligned(a: Sequence[_T], b: Sequence[_T], a_start: int, a_end: int, b_start
     for a_offset, b_offset in _increasing(_unique_pairs(a[a_start:a_end], b[b_start:b_end])):
         a_index, b_index = a_first + a_offset, b_first + b_offset
         if a_index < a_start:
-            continue  # inside the block before
+            continue  # inside the previous block
         back = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_start, b_index - b_start), -1)
         size = back + _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), 1)
         blocks.append(Match(a_index - back, b_index - back, size))
@@ -279,15 +285,18 @@ def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
+"""The first and the last line of a patch."""
 _AT_END = "*** End of File"
 _SECTION = lazy_pattern(r"\*\*\* (Add|Update|Delete) File: *(.*\S) *")
 _MOVE = "*** Move to:"
+# The line numbers of a unified diff after `@@`; some models write them in a patch too.
 _NUMBERS = lazy_pattern(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+# A patch inside a shell command: `apply_patch <<'EOF'`.
 _HEREDOC = lazy_pattern(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re.DOTALL)
 
 
 class PatchError(ValueError):
-    """The text is not a valid patch. The message is one line that says where and why."""
+    """The text is not a valid patch. The message is one line with the reason, and with the line of the patch."""
 
 
 @dataclass(slots=True)
@@ -301,7 +310,7 @@ class Hunk:
     new: list[str] = field(default_factory=list)
     """The lines after the change, unchanged ones included."""
     is_hint: bool = False
-    """An anchor came with line numbers and need not match."""
+    """Line numbers of a unified diff precede the anchor, which then need not match."""
     is_at_end: bool = False
     """The hunk is at the end of the file."""
     has_change: bool = False
@@ -344,7 +353,7 @@ def patch_paths(text: str) -> tuple[str, ...]:
 
 
 def parse_patch(text: str) -> tuple[Section, ...]:
-    """Return the sections of a patch, at least one, with all updates of a file merged: models often send several.
+    """Return the sections of a patch, at least one. Several updates of one file, which are common, are merged.
 
     Raise `PatchError` if `text` is not a patch.
     """
@@ -370,7 +379,7 @@ def parse_patch(text: str) -> tuple[Section, ...]:
 
 
 def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
-    """Return the sections of a patch with the lines of each as text. Raise `PatchError` if `text` is not a patch."""
+    """Return the sections of a patch, each with its lines as text. Raise `PatchError` if `text` is not a patch."""
     lines = _patch_body(text)
     sections: list[tuple[Section, str]] = []
     begin = 0
@@ -394,7 +403,10 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
 
 
 def _patch_body(text: str) -> list[str]:
-    """Return the lines between the first and last line of a patch, without a code fence or shell command around it."""
+    """Return the lines of a patch between `BEGIN` and `END`. Raise `PatchError` if one of the two is missing.
+
+    A code fence or shell command around the patch is dropped.
+    """
     text = text.replace("\r\n", "\n").strip()
     text = (unfenced(text) or text).strip()
     heredoc = _HEREDOC.fullmatch(text)
@@ -496,6 +508,7 @@ def _trim(hunk: Hunk) -> None:
 
 
 MASK = "[hidden]"
+"""Replaces a secret."""
 
 # The path in a header of a diff, and a variable in a line of a `.env` file.
 _FILE = lazy_pattern(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")

@@ -8,11 +8,13 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_FENCE_LINE = 200
+"""A longer incomplete line, in characters, is not treated as the start of a fence line."""
 
 _FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 # A text that is exactly one fenced block; the group is its content.
 _SINGLE_BLOCK = lazy_pattern(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
 _HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text", "txt", "plain", "plaintext"})
+"""The languages of blocks that may themselves contain fences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def unfenced(text: str) -> str | None:
 
 
 def without_opening(text: str, language: str) -> str:
-    """Return `text` without a first line that opens a code block, if that has no language or `language`."""
+    """Return `text` without a first line that opens a code block, if the block has no language or `language`."""
     fence = _FENCE.match(text, len(text) - len(text.lstrip()))
     if fence is None or not text.startswith("\n", fence.end()) or _language(fence[2]) not in ("", language):
         return text
@@ -76,7 +78,7 @@ def fence_after(marker: str | None, line: str) -> str | None:
 
 
 def open_fence(before: str) -> Fence | None:
-    """Return the fence that is open at the end of `before`, None if none is.
+    """Return the fence that is open at the end of `before`, or None.
 
     A fence in an incomplete last line counts as open, although its language may be incomplete.
     """
@@ -89,7 +91,7 @@ def open_fence(before: str) -> Fence | None:
     return None if marker is None else Fence(marker, _language(opening.lstrip()[len(marker) :]))
 
 
-def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
+def reopened_fence_length(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     """Return the length of a line at the start of `text` that reopens `fence`, newline included, otherwise 0.
 
     A fence line with a language never closes a block, so it reopens it. If the block may itself contain fences, the
@@ -111,7 +113,7 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     return end if marker == fence.marker and is_reopened and text[leading_breaks] != " " else 0
 
 
-def bare_fence(text: str, fence: Fence) -> int:
+def bare_fence_length(text: str, fence: Fence) -> int:
     """Return the length of a line at the start of `text` that is only the marker of `fence`, otherwise 0."""
     content = text.lstrip("\r\n")
     line, newline, _ = content.partition("\n")
@@ -119,7 +121,10 @@ def bare_fence(text: str, fence: Fence) -> int:
 
 
 def may_become_fence(text: str) -> bool:
-    """Return whether the start of `text` may become a fence line, or more text is needed after a bare fence."""
+    """Return whether more text may turn the start of `text` into a fence line.
+
+    Also True if `text` ends after a bare fence, because the next character decides what the fence does.
+    """
     line, newline, after = text.lstrip("\r\n").partition("\n")
     if newline:
         return not after and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))

@@ -68,7 +68,7 @@ def object_in(value: Json) -> JsonObject:
 
 
 def objects_in(value: Json) -> list[JsonObject]:
-    """Return the objects of a list. Some servers send a single object instead; it counts as a list of one."""
+    """Return the objects in a list; empty for other values. A single object, as some servers send, counts as a list."""
     if isinstance(value, dict):
         return [value]
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
@@ -101,7 +101,7 @@ def sendable(text: str) -> str:
 
 
 def sendable_object(text: str) -> JsonObject:
-    """Parse `text` as a JSON object without lone surrogates; return an empty object if it is not one."""
+    """Parse `text` as a JSON object and replace lone surrogates in it; return an empty object for any other text."""
     parsed = parse_object(text)
     if parsed is None:
         return {}

@@ -1,11 +1,11 @@
-"""Finds the Pygments lexer of a language. Pygments is imported with the first language that is looked up."""
+"""Finds the Pygments lexer of a language. The first search imports Pygments."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
 
-# A lexer may raise these for code that is cut anywhere, or for a state it cannot resume; the code is then plain.
+# A lexer may raise these for incomplete code, or if it cannot resume its state; the code is then not highlighted.
 LEXER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 

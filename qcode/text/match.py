@@ -1,7 +1,7 @@
 """Fuzzy search: `rank` for rows, `suggestion` for a misspelt name, `PathIndex` and `FuzzySearch` for paths. Pure.
 
-An error about an unknown name gets its hint here. `suggestion` guesses among names that users or servers choose, and
-may have no guess. `nearest_hint` always names one of a fixed set, such as the config keys.
+An error about an unknown name gets a hint. `suggestion` guesses among names that users or servers choose, and may find
+no similar name. `nearest_hint` always names one of a fixed set, such as the config keys.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
 in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
@@ -22,10 +22,11 @@ from qcode.values import dataclass
 # The bit of each letter in a mask; a path is skipped if its mask lacks a letter of the query.
 _LETTERS = {letter: 1 << index for index, letter in enumerate("abcdefghijklmnopqrstuvwxyz0123456789._-/")}
 _RECENT_BONUS = 2
-"""By how many ranks a recently used path is preferred."""
+"""The number of ranks by which a recently used path moves up."""
 _MAX_CANDIDATES = 20_000
+"""The maximum number of paths that are examined for one rank, shortest first."""
 _MAX_TOP_LEVEL = 200
-"""How many paths are offered before anything is typed, the topmost first."""
+"""The number of paths that are offered before the user types anything, topmost folders first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Lines:
     """Many short texts joined into one, so that a single `str.find` searches all of them."""
 
     texts: tuple[str, ...]
-    """A text is named by its index here, its number."""
+    """The number of a text is its index in this tuple."""
     joined: str
     """The texts, with a line break before and after each."""
     starts: tuple[int, ...]
@@ -90,7 +91,7 @@ class PathIndex:
     letters: tuple[int, ...]
     """The mask of the letters of each path."""
     top: tuple[int, ...]
-    """The numbers of the topmost paths."""
+    """The numbers of the paths with the fewest parent folders."""
     positions: Mapping[str, int] = field(repr=False)
     """Maps each path to its number."""
 
@@ -127,24 +128,24 @@ class PathIndex:
 
 
 class FuzzySearch:
-    """Searches one index. It keeps the candidates of the last query, because the next often extends it."""
+    """Searches one index, and caches the candidates of the last query, because the next query often extends it."""
 
-    def __init__(self, catalog: PathIndex) -> None:
-        self._catalog = catalog
-        self._pool: Sequence[int] = range(len(catalog.paths))
+    def __init__(self, index: PathIndex) -> None:
+        self._index = index
+        self._pool: Sequence[int] = range(len(index.paths))
         self._query = ""
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> tuple[FileMatch, ...]:
         """Return the best matches, at most `limit`."""
         words = query.lower().removeprefix("./").replace("\n", " ")
-        catalog = self._catalog
-        latest = [catalog.positions[path] for path in dict.fromkeys(recent) if path in catalog.positions]
+        index = self._index
+        latest = [index.positions[path] for path in dict.fromkeys(recent) if path in index.positions]
         if not words:
-            numbers = list(dict.fromkeys((*latest, *catalog.top)))[:limit]
-            return tuple(FileMatch(catalog.paths[path_number]) for path_number in numbers)
+            numbers = list(dict.fromkeys((*latest, *index.top)))[:limit]
+            return tuple(FileMatch(index.paths[path_number]) for path_number in numbers)
         ranked: dict[int, int] = {}
         for path_number in latest:
-            rank = _rank(catalog.names.texts[path_number], catalog.lower.texts[path_number], words)
+            rank = _rank(index.names.texts[path_number], index.lower.texts[path_number], words)
             if rank is not None:
                 ranked[path_number] = rank - _RECENT_BONUS
         size = limit + len(ranked) + 1
@@ -156,7 +157,7 @@ class FuzzySearch:
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
             ranked = {
-                path_number: rank for path_number, rank in ranked.items() if catalog.lower.texts[path_number] != words
+                path_number: rank for path_number, rank in ranked.items() if index.lower.texts[path_number] != words
             }
         order = {path_number: position for position, path_number in enumerate(latest)}
         best = sorted(
@@ -165,14 +166,14 @@ class FuzzySearch:
         return tuple(self._match(path_number, words) for path_number in best)
 
     def _match(self, path_number: int, words: str) -> FileMatch:
-        path, lower = self._catalog.paths[path_number], self._catalog.lower.texts[path_number]
+        path, lower = self._index.paths[path_number], self._index.lower.texts[path_number]
         # A letter whose lower case is longer, such as `İ`, would shift the positions.
         return FileMatch(path, _matched_positions(lower, words) if len(lower) == len(path) else ())
 
     def _matches_by_rank(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
         """Yield the matches of each rank, best first; a match of an earlier rank may appear again."""
-        catalog = self._catalog
-        names, lower = catalog.names, catalog.lower
+        index = self._index
+        names, lower = index.names, index.lower
         if "/" in words:
             yield 0, lower.starting_with(words)
             yield 1, (number for number, _ in islice(lower.containing(f"/{words}"), _MAX_CANDIDATES))
@@ -190,8 +191,8 @@ class FuzzySearch:
     def _narrow(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
         if not (self._query and words.startswith(self._query)):
-            self._pool = range(len(self._catalog.paths))
-        needed, letters = _mask(words, {}), self._catalog.letters
+            self._pool = range(len(self._index.paths))
+        needed, letters = _mask(words, {}), self._index.letters
         if isinstance(self._pool, range):
             self._pool = [number for number, mask in enumerate(letters) if needed & mask == needed]
         else:
@@ -233,7 +234,7 @@ def _mask(text: str, cache: dict[str, int]) -> int:
 def _scattered_pattern(words: str) -> re.Pattern[str]:
     """Return a pattern for the letters of `words` in order, with anything between them: `a[^b]*b` for `ab`.
 
-    It never backtracks, because no part can match the letter after it.
+    It never backtracks, because each `[^b]*` ends at the first `b`.
     """
     others = "".join(f"[^{re.escape(letter)}]*{re.escape(letter)}" for letter in words[1:])
     return re.compile(re.escape(words[0]) + others)
@@ -313,10 +314,11 @@ def fold(text: str) -> str:
 
 
 def _score(query: str, parts: Sequence[str]) -> int | None:
+    """Return the score of a text for `rank`; None if a word of `query` matches no part."""
     score = 0
     for word in query.split():
         matches = [(index, match(word, part)) for index, part in enumerate(parts)]
-        scores = [found.score - index * _WHOLE_SCORE // 2 for index, found in matches if found is not None]
+        scores = [matched.score - index * _WHOLE_SCORE // 2 for index, matched in matches if matched is not None]
         if not scores:
             return None
         score += max(scores)
@@ -343,7 +345,7 @@ def _match_substring(word: str, text: str) -> Match | None:
 
 
 def _match_in_order(word: str, text: str) -> Match | None:
-    """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it.
+    """Match the letters in order, preferring a letter at the start of a word if the next letters still follow it.
 
     Example: in `main config`, `mc` matches the `m` and `c` that start words. In `main.py`, no `y`
     starts a word, so `my` matches the first one.
@@ -367,7 +369,7 @@ def _match_in_order(word: str, text: str) -> Match | None:
 
 
 def _latest_positions(word: str, text: str) -> list[int] | None:
-    """Return for each letter the last index that leaves room for the letters after it."""
+    """Return for each letter of `word` its last index in `text` before the next letter; None if one is missing."""
     positions: list[int] = []
     end = len(text)
     for letter in reversed(word):
@@ -402,12 +404,12 @@ def suggestion(
         or name.lower().endswith(closest[0].lower())
         or likeness(name.lower(), closest[0].lower()) >= _MIN_OTHER_START
     )
-    return guess([label.format(closest[0])]) if is_near else otherwise
+    return did_you_mean([label.format(closest[0])]) if is_near else otherwise
 
 
-def guess(meant: Sequence[str]) -> str:
-    """Return `did you mean X or Y?`, an empty string if `meant` is empty."""
-    return f"did you mean {' or '.join(meant)}?" if meant else ""
+def did_you_mean(candidates: Sequence[str]) -> str:
+    """Return `did you mean X or Y?`, an empty string if there are no candidates."""
+    return f"did you mean {' or '.join(candidates)}?" if candidates else ""
 
 
 def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
@@ -424,16 +426,16 @@ def nearest_list(names: Iterable[str]) -> str:
     return f"the nearest: {listed}" if listed else ""
 
 
-def sentences(error: str, hint: str) -> str:
+def with_hint(error: str, hint: str) -> str:
     """Return an error and its hint, which may be empty, as sentences: `Unknown theme "drak". Did you mean dark?`."""
     from qcode.text.sentences import capitalized
 
     return f"{error}." + (f" {capitalized(hint)}" if hint else "")
 
 
-def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:
-    """Return the sentences of the app about a name that does not exist; the hint is that of `suggestion`."""
-    return sentences(f"Unknown {subject}", suggestion(name, names, otherwise, label))
+def unknown_name_error(subject: str, name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:
+    """Return the error of the app about a name that does not exist, with the hint of `suggestion`."""
+    return with_hint(f"Unknown {subject}", suggestion(name, names, otherwise, label))
 
 
 def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def retry_countdown(attempt: int, seconds: float) -> str:
-    """Format the wait before a retry: `retry 1 in 3 s`; without a number of the attempt (0) `3 s left`."""
+    """Format the wait before a retry: `retry 1 in 3 s`, or `3 s left` if `attempt` is 0."""
     if not attempt:
         return f"{duration_text(seconds)} left"
     return f"retry {attempt} in {duration_text(seconds)}"
@@ -99,7 +99,7 @@ def exit_text(code: int) -> str:
 
 
 def uuid_text(random: bytes) -> str:
-    """Return a UUID of version 4 made of 16 random bytes; the module `uuid` takes longer to load than all hooks."""
+    """Return a version 4 UUID made of 16 random bytes. The module `uuid` takes longer to load than all hooks."""
     bits = int.from_bytes(random, "big") & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

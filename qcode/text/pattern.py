@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
-A start loads about 150 patterns and uses a tenth of them; compiling the others would be a tenth of its time. Modules
-that load at the start therefore use `lazy_pattern` for their constants. Others use `re.compile`.
+A start of qcode loads about 150 patterns and uses a tenth of them. Compiling the others would add a tenth to its time.
+Modules that load at the start therefore use `lazy_pattern` for their constants. Other modules use `re.compile`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import AnyStr, Generic, cast
 
 
 class _LazyPattern(Generic[AnyStr]):
-    """A pattern whose methods are those of the compiled one, looked up once each."""
+    """A pattern with the methods of the compiled one; the first use of a method compiles the pattern."""
 
     def __init__(self, pattern: AnyStr, flags: int) -> None:
         self.pattern: AnyStr = pattern
@@ -24,8 +24,8 @@ class _LazyPattern(Generic[AnyStr]):
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return `re.compile(pattern, flags)`, compiled with the first call of a method. `re.error` is raised then.
+    """Return `re.compile(pattern, flags)`, compiled at the first call of a method, which may raise `re.error`.
 
-    The functions of `re` do not accept it as their first argument; use its methods.
+    The functions of `re` do not accept the result as their first argument; use its methods.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))

@@ -1,8 +1,8 @@
-"""The choice of the proxy for a URL from the environment variables; used for models, tool servers and `fetch`.
+"""Chooses the proxy for a URL from the environment variables; used for models, tool servers and `fetch`.
 
-It is the choice of httpx2, which sends most requests, except that loopback addresses never use a proxy. `https_proxy`
-overrides `HTTPS_PROXY`. `NO_PROXY` is a list, separated by commas, of hosts (with their subdomains), addresses and
-networks; a host may have a port.
+The choice is the same as in httpx2, which sends most requests, except that loopback addresses never use a proxy.
+`https_proxy` overrides `HTTPS_PROXY`. `NO_PROXY` is a list, separated by commas, of hosts (with their subdomains),
+addresses and networks; a host may have a port.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def has_valid_port(url: str) -> bool:
 
 
 def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
-    """Return the name of the variable with the proxy for `url`, empty if the request uses none."""
+    """Return the name of the variable with the proxy for `url`, empty if the request uses no proxy."""
     parts = urlsplit(url)
     if is_loopback(url) or _is_exempt(parts, environ.get(_variable_name("no_proxy", environ), "")):
         return ""
@@ -40,15 +40,15 @@ def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
 
 
 def proxy_address(url: str, environ: Mapping[str, str]) -> str:
-    """Return the address of the proxy for `url`, with its password, empty if the request uses none."""
+    """Return the address of the proxy for `url`, including any password; empty if the request uses no proxy."""
     address = environ.get(proxy_variable(url, environ), "")
     return f"http://{address}" if address and "://" not in address else address
 
 
 def proxy_problem(variable: str) -> str:
-    """Return the message that the proxy in `variable` cannot be used.
+    """Return the message that the proxy in `variable` cannot be used; if empty, the proxy is a system setting.
 
-    It does not contain the address, which may have a password.
+    The message does not contain the address, which may include a password.
     """
     source = variable or "the settings of the system"
     return f"the proxy in {source} cannot be used: it needs an http, https or socks5 address with a host and a port"
@@ -76,14 +76,14 @@ def _matches(entry: str, parts: SplitResult) -> bool:
     one scheme.
     """
     host = (parts.hostname or "").lower()
-    scheme, _, named = entry.rpartition("://")
-    if "/" in named:
+    scheme, _, address = entry.rpartition("://")
+    if "/" in address:
         try:
-            return ipaddress.ip_address(host) in ipaddress.ip_network(named, strict=False)
+            return ipaddress.ip_address(host) in ipaddress.ip_network(address, strict=False)
         except ValueError:
             return False
     try:
-        name, port = _host_and_port(named)
+        name, port = _host_and_port(address)
     except ValueError:
         return False
     if scheme not in ("", "all", parts.scheme) or port not in (None, parts.port):
@@ -96,11 +96,11 @@ def _matches(entry: str, parts: SplitResult) -> bool:
     return host == name or (not (is_exact or _is_address(name)) and host.endswith(f".{name}"))
 
 
-def _host_and_port(named: str) -> tuple[str, int | None]:
-    """Split `host:port`; an IPv6 address has brackets if there is a port. Raise `ValueError`."""
-    if named.count(":") > 1 and not named.startswith("["):
-        return named, None
-    parts = urlsplit(f"//{named}")
+def _host_and_port(address: str) -> tuple[str, int | None]:
+    """Split `host:port`; an IPv6 address has brackets if there is a port. Raise `ValueError` if it is invalid."""
+    if address.count(":") > 1 and not address.startswith("["):
+        return address, None
+    parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port
 
 

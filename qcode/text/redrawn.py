@@ -1,4 +1,4 @@
-"""Lines that a program drew several times, such as a progress bar: the text that remains on a terminal. Pure."""
+"""Applies the cursor movements in the output of a program, such as a progress bar: the text that remains. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import unicodedata
 from qcode.text.pattern import lazy_pattern
 
 _REDRAWS = lazy_pattern(r"\r[^\r]|\x08|\x1b\[\d*[CDG]|\x1b\[[12]K")
-"""Matches what moves the cursor back, or erases text before it."""
+"""Matches a character or sequence that moves the cursor back, or erases text before it."""
 _TOKEN = lazy_pattern(
     r"(?P<move>\r|\x08|\t|\x1b\[(?P<count>\d{0,4})(?P<command>[CDGK]))"
     r"|\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"
     r"|(?P<text>[ -~]+|.)",
 )
 _WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
-"""The categories of characters that join the character before them."""
-_TAB = 8
+"""The Unicode categories of characters that join the character before them."""
+_TAB_COLUMNS = 8
 _MAX_COLUMNS = 1_000
 """A cursor movement beyond this column is ignored, because it would only fill memory."""
 
@@ -38,9 +38,9 @@ def redrawn(text: str) -> str:
 
 
 def redrawn_cells(line: str) -> list[tuple[str, int]]:
-    """Return the characters that remain of a line, each with its position in `line`.
+    """Return the text of each column after all cursor movements, with the index of its character in `line`.
 
-    A column that was skipped has a space. The second column of a wide character has an empty text.
+    A skipped or erased column has a space and the index -1. The second column of a wide character has an empty text.
     """
     cells: list[tuple[str, int]] = []
     column = 0
@@ -48,14 +48,17 @@ def redrawn_cells(line: str) -> list[tuple[str, int]]:
         if text := match["text"]:
             column = _write(cells, column, text, match.start())
         elif match["move"]:
-            column = _moved(cells, column, match["command"] or match["move"], match["count"] or "", match.start())
+            column = _move(cells, column, match["command"] or match["move"], match["count"] or "")
     while cells and cells[-1][1] < 0:
         cells.pop()
     return cells
 
 
 def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) -> int:
-    """Write one character, or several of ASCII, from `column` on, and return the next column."""
+    """Write ASCII text or one other character from `column` on, and return the next column.
+
+    `position` is the index of the text in its line.
+    """
     if text.isascii():
         written = [(char, at) for at, char in enumerate(text, position) if char.isprintable()]
     elif unicodedata.category(text) in _WITHOUT_CELL:
@@ -78,8 +81,12 @@ def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) 
     return end
 
 
-def _moved(cells: list[tuple[str, int]], column: int, command: str, count: str, position: int) -> int:
-    """Move the cursor or erase text, and return the next column."""
+def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -> int:
+    """Move the cursor or erase text, and return the new column.
+
+    `command` is a control character, or the last letter of an escape sequence with the number `count`, which may be
+    empty: `K` erases a part of the line, the others move the cursor.
+    """
     number = int(count or 0)
     match command:
         case "\r":
@@ -89,7 +96,7 @@ def _moved(cells: list[tuple[str, int]], column: int, command: str, count: str, 
         case "D":
             return max(0, column - max(1, number))
         case "\t":
-            column += _TAB - column % _TAB
+            column += _TAB_COLUMNS - column % _TAB_COLUMNS
         case "C":
             column += max(1, number)
         case "G":

@@ -1,10 +1,10 @@
-"""Sentences that are shown as a part of a line."""
+"""The first letter of a message, which is a capital in the app and a small letter after `qcode: `."""
 
 from __future__ import annotations
 
 import re
 
-# A word with a capital only in front. A colon after it may end a path or the name of a server, which keep their case.
+# A word whose only capital is its first letter, without a colon after it: a path or server name keeps its case.
 _CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
 _NAME = re.compile(
     "(?:Alibaba|Amazon|Anthropic|Azure|Bedrock|Claude|Codex|Cohere|Gemini|Google|Grok|Groq|Kimi|Llama|Microsoft"

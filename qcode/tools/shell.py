@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from qcode.protocol.tools import Launch, Refused, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import CommandExecution, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text
@@ -93,7 +93,7 @@ class Shell:
         },
         is_backgroundable=True,
         draft="command",
-        safety=Runs("command", unconfined="unconfined"),
+        safety=CommandExecution("command", unconfined="unconfined"),
     )
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.approvals import Choice
 from qcode.protocol.messages import Message
-from qcode.protocol.tools import ChangedFile, Files, Launch, Refused, SandboxUse, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, FileAccess, Launch, Refused, SandboxUse, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
@@ -98,9 +98,9 @@ def _path(arguments: JsonObject) -> tuple[str, ...] | str:
     return (path,) if isinstance(path, str) else "the call has no path"
 
 
-READS_PATH = Files("read", lambda arguments: _path({"path": arguments.get("path") or "."}))
+READS_PATH = FileAccess("read", lambda arguments: _path({"path": arguments.get("path") or "."}))
 """Calls that read the file or folder `path`, by default the folder of the session."""
-WRITES_PATH = Files("write", _path)
+WRITES_PATH = FileAccess("write", _path)
 """Calls that write the file `path`."""
 
 

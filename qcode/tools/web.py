@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
 
-from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import NetworkAccess, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
@@ -90,7 +90,7 @@ class Fetch:
             "additionalProperties": False,
         },
         draft="url",
-        safety=Fetches("url"),
+        safety=NetworkAccess("url"),
     )
 
     def __init__(self, gate: Gate, resolve: Callable[[str, int], list[str]] | None = None) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from urllib.parse import urlencode
 
-from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import NetworkAccess, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible_lines
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import count_text
@@ -105,7 +105,7 @@ class WebSearch:
             "required": ["query"],
             "additionalProperties": False,
         },
-        safety=Fetches(),
+        safety=NetworkAccess(),
     )
 
     def __init__(

@@ -24,7 +24,7 @@ from qcode.protocol.events import Level
 from qcode.protocol.messages import Text
 from qcode.protocol.usage import Usage
 from qcode.text.clean import quoted
-from qcode.text.match import unknown
+from qcode.text.match import unknown_name_error
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.cancel_keys import CancelKeys
@@ -416,7 +416,9 @@ class AppView:
             self.app.apply_theme(name)
             self._agent.settings.choices.save_theme(name)
             return True
-        self.notify("warning", unknown(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them."))
+        self.notify(
+            "warning", unknown_name_error(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them.")
+        )
         return False
 
     def show_trust(self) -> None:

@@ -51,13 +51,13 @@ from qcode.protocol.reply import (
     ToolCallStarted,
     UsageReported,
 )
-from qcode.protocol.tools import Files, ToolOutcome, ToolSpec
+from qcode.protocol.tools import FileAccess, ToolOutcome, ToolSpec
 from qcode.protocol.usage import Usage
 
 EventT = TypeVar("EventT")
 Script: TypeAlias = "list[ReplyEvent | ProviderError]"
 
-WRITES = Files("write", lambda _: ())
+WRITES = FileAccess("write", lambda _: ())
 READ = ToolSpec("read", "Read.", {"type": "object", "required": ["path"]}, is_read_only=True)
 WRITE = ToolSpec("write", "Write.", {"type": "object", "required": ["path", "content"]}, safety=WRITES)
 SHELL = ToolSpec("shell", "Run.", {"type": "object", "required": ["command"]})

@@ -408,7 +408,7 @@ def test_reused_ids_hide_no_other_call() -> None:
 
 
 def test_request_states_the_remaining_user_limits() -> None:
-    settings = TurnSettings("s", TOOLS, max_turns=4, tells_turns=True, max_tool_calls=2, max_budget_usd=Decimal(1))
+    settings = TurnSettings("s", TOOLS, max_turns=4, shows_turns_left=True, max_tool_calls=2, max_budget_usd=Decimal(1))
     played = play(calls(READ), text("Done."), settings=settings, facts=ModelFacts(price=Price(Decimal(1), Decimal(1))))
     assert [request.note for request in played.requests] == [
         "[Limits of this task: 2 tool calls, 4 replies (this one included), $1.0000 left. Finish within them.]",

@@ -194,9 +194,9 @@ def test_reply_that_waits_for_a_compaction_stores_its_ending_without_one(
     assert isinstance(phase, Compacting)
     assert isinstance(phase.then, ResumeReply)
     waiting = phase.then.reply.phase
-    assert isinstance(waiting, reply_phases.NeedsRoom)
+    assert isinstance(waiting, reply_phases.NeedsCompaction)
     assert isinstance(waiting.fallback, fallback)
-    assert waiting == reply_phases.NeedsRoom(
+    assert waiting == reply_phases.NeedsCompaction(
         waiting.fallback, None if fallback is reply_phases.KeepTruncated else attempt
     )
     while player.step():
@@ -205,13 +205,13 @@ def test_reply_that_waits_for_a_compaction_stores_its_ending_without_one(
 
 
 def test_oversized_prompt_needs_room_for_its_request() -> None:
-    plan = ReplyPlan("s", (user("word " * 40_000),), TOOLS, can_make_room=True)
+    plan = ReplyPlan("s", (user("word " * 40_000),), TOOLS, can_compact=True)
     reply = Reply(plan, KnownModel("test", "m", WINDOW), PromptCounter(), Ledger(None), turn=1, step=1)
     assert reply.begin() == []
-    assert isinstance(reply.phase, reply_phases.NeedsRoom)
-    assert isinstance(reply.phase.fallback, reply_phases.EndWithoutRoom)
+    assert isinstance(reply.phase, reply_phases.NeedsCompaction)
+    assert isinstance(reply.phase.fallback, reply_phases.EndUnsent)
     assert reply.phase.fallback.request.messages == plan.messages
-    assert reply.abort_without_room()
+    assert reply.abort_uncompacted()
     assert reply.result is not None
     assert reply.result.ending == "failed"
 

@@ -34,7 +34,7 @@ from qcode.engine.effects import (
     Wait,
 )
 from qcode.engine.model_facts import KnownModel, Learn
-from qcode.engine.reply.phase import Backoff, NeedsRoom, Streaming
+from qcode.engine.reply.phase import Backoff, NeedsCompaction, Streaming
 from qcode.engine.turn import Calling, Compacting, Ended, Idle, Replying, ResumeReply, Turn, TurnPhase
 from qcode.protocol import events as ev
 from qcode.protocol.messages import Message, ToolResult, user
@@ -180,7 +180,7 @@ class World:
             case Compacting(then=then):
                 assert self.is_summarizing, phase
                 assert is_streaming != self.is_waiting, phase
-                assert not isinstance(then, ResumeReply) or isinstance(then.reply.phase, NeedsRoom), phase
+                assert not isinstance(then, ResumeReply) or isinstance(then.reply.phase, NeedsCompaction), phase
             case Ended(outcome):
                 assert self.ended is not None, phase
                 assert self.ended.outcome is outcome, phase

@@ -12,7 +12,7 @@ import pytest
 
 import qcode.tools
 from qcode.protocol.approvals import ApprovalMode
-from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.text.json import JsonObject
@@ -42,7 +42,7 @@ def test_every_defined_tool_is_checked_here() -> None:
 def test_every_tool_declares_the_effects_of_its_calls(name: str) -> None:
     spec = SPECS[name]
     assert spec.safety is not None, f"{name}: give its spec a `safety`; without one every call of it asks"
-    if isinstance(spec.safety, Files):
+    if isinstance(spec.safety, FileAccess):
         assert spec.is_read_only == (spec.safety.access == "read")
         assert spec.writes_files == (spec.safety.access == "write")
     else:
@@ -54,11 +54,11 @@ def test_every_tool_declares_the_effects_of_its_calls(name: str) -> None:
 def test_tools_that_run_unasked_or_run_commands_are_listed_by_name() -> None:
     by_kind = {
         kind: {name for name, spec in SPECS.items() if spec.safety == kind or type(spec.safety) is kind}
-        for kind in ("harmless", Runs, Fetches)
+        for kind in ("harmless", CommandExecution, NetworkAccess)
     }
     assert by_kind["harmless"] == {"todo", "ask_person", "jobs", "agent", "exit_plan_mode"}
-    assert by_kind[Runs] == {"shell", "diagnostics"}
-    assert by_kind[Fetches] == {"fetch", "web_search"}
+    assert by_kind[CommandExecution] == {"shell", "diagnostics"}
+    assert by_kind[NetworkAccess] == {"fetch", "web_search"}
 
 
 def test_edit_tools_and_tools_without_sub_agents_are_listed_by_name() -> None:
@@ -68,10 +68,10 @@ def test_edit_tools_and_tools_without_sub_agents_are_listed_by_name() -> None:
     assert names == {"agent", "todo", "ask_person", "exit_plan_mode"}
 
 
-@pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if isinstance(spec.safety, Files)])
+@pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if isinstance(spec.safety, FileAccess)])
 def test_file_tool_declares_its_paths_or_the_reason_for_none(name: str) -> None:
     safety = SPECS[name].safety
-    assert isinstance(safety, Files)
+    assert isinstance(safety, FileAccess)
     patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** Delete File: a\n*** End Patch"
     named = safety.paths_of({"path": "a", "input": patch})
     assert named == (("a", "b") if name == "apply_patch" else ("a",))

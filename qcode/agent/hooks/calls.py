@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.hooks.events import HookInput
 from qcode.engine.effects import HookStopped
-from qcode.protocol.tools import Files, Refused, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import CommandExecution, FileAccess, Refused, ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Verdict
@@ -123,10 +123,10 @@ class CallHooks:
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input
 
         safety = self._toolbox.spec(name).safety
-        if isinstance(safety, Runs):
+        if isinstance(safety, CommandExecution):
             text = outcome.content if outcome.shown is None else outcome.shown
             return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
-        if isinstance(safety, Files) and safety.access == "write" and name != APPLY_PATCH:
+        if isinstance(safety, FileAccess) and safety.access == "write" and name != APPLY_PATCH:
             values = claude_input(name, arguments, self._folder)
             return {"filePath": values.get("file_path") or values.get("notebook_path"), "success": True}
         return {"content": outcome.content}

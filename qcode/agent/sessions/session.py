@@ -400,7 +400,7 @@ class SessionTranscript:
 
     def append(self, effect: Append, *, is_turn_start: bool) -> None:
         """Append a message and store it. `is_turn_start`: it is the prompt that started the turn."""
-        number = self.session.append(effect.message, effect.attempts, effect.mark, is_turn_start=is_turn_start)
+        number = self.session.append(effect.message, effect.attempts, effect.note, is_turn_start=is_turn_start)
         self._messages.append(effect.message)
         self._numbers.append((number,))
 

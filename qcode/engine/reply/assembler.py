@@ -33,7 +33,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
-CallState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
+ArgumentState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
 """`incomplete`: truncated. `malformed`: not the JSON of an object. `damaged`: an event of the stream was lost."""
 
 # The end of a text that was truncated inside an escape (`\\u00`), and inside a number (`1.`, `2e-`).
@@ -47,13 +47,13 @@ class BlockDraft:
 
     kind: DraftKind
     fragments: list[str] = field(default_factory=list)
-    """The text in the pieces in which it arrived; for a call, its raw argument JSON. `text` joins them."""
+    """The text as it arrived in deltas; for a call, its raw argument JSON. `text` joins the fragments."""
     size: int = 0
     """The number of characters in `fragments`."""
     call_id: str = ""
     name: str = ""
     opaque: Opaque | None = None
-    state: CallState = "complete"
+    state: ArgumentState = "complete"
     is_from_text: bool = False
     has_gap: bool = False
     """The stream lost an event, which may have been a fragment of this call."""
@@ -75,19 +75,19 @@ class ReplyShape:
 
     stop: StopReason
     raw_stop: str
-    """The provider's name for `stop`."""
+    """The provider's own stop reason."""
     cap: int
     """The output cap of the attempt in tokens."""
     output_tokens: int | None
     has_text: bool
-    """The attempt has text; blank blocks do not count."""
+    """The reply so far, with this attempt, has text; blank blocks do not count."""
     has_reasoning: bool
     last: DraftKind | None
     """The kind of the last block.
 
     Blank blocks do not count, and reasoning after text does not, because a continuation drops it.
     """
-    calls: tuple[CallState, ...] = ()
+    calls: tuple[ArgumentState, ...] = ()
     """The state of each call in order."""
     has_progress: bool = True
     """The attempt added text or a call to the reply."""
@@ -103,7 +103,7 @@ class ReplyShape:
 
 
 class Assembler:
-    """A collector of one attempt. `tools` are the offered tools by name, which define the required arguments."""
+    """A collector of one attempt. `tools` maps names to the offered tools, which define the required arguments."""
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
         self.drafts: list[BlockDraft] = []
@@ -116,7 +116,7 @@ class Assembler:
         self._by_block: dict[int, BlockDraft] = {}
 
     def feed(self, event: ReplyEvent) -> BlockDraft | None:
-        """Process one event; return its draft, None for events that belong to no block."""
+        """Process one event; return the draft of its block, None if it belongs to no block or to an unknown one."""
         match event:
             case TextDelta():
                 return self._append(event.block, "text", event.text)
@@ -147,7 +147,7 @@ class Assembler:
         return "".join(draft.text for draft in self.drafts if draft.kind == "text")
 
     def shape(self, cap: int, *, base_has_text: bool = False) -> ReplyShape:
-        """Classify the attempt after its last event. `base_has_text`: the reply has text of earlier attempts."""
+        """Classify the attempt after its last event. `base_has_text`: earlier attempts have text that stays."""
         ended = self.ended or ReplyEnded(StopReason.UNKNOWN, "")
         calls = [draft for draft in self.drafts if draft.kind == "call"]
         is_cut = ended.stop is StopReason.MAX_TOKENS or is_at_cap(self.usage.output, cap)
@@ -187,11 +187,11 @@ class Assembler:
             self.drafts.append(draft)
         return draft
 
-    def _judge(self, draft: BlockDraft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> CallState:
-        """Return the state of a call. Only the last call can be truncated, because decoding is sequential.
+    def _judge(self, draft: BlockDraft, ended: ReplyEnded, *, is_cut: bool, is_last: bool) -> ArgumentState:
+        """Return the state of a call. Only the last call can be truncated, because a model writes calls in order.
 
-        Arguments with a gap may still be valid JSON with a different meaning. A call that arrived as text may span the
-        whole reply, so any lost event may be a fragment of it.
+        `is_cut`: the output cap truncated the attempt. Arguments with a gap may still be valid JSON with a different
+        meaning. A call that arrived as text may span the whole reply, so any lost event may be a fragment of it.
         """
         if draft.has_gap or (draft.is_from_text and self.damaged_events):
             return "damaged"

@@ -1,7 +1,7 @@
 """One request in progress: the text received, the part that may be shown, and its block numbers in the reply.
 
-Text passes first through the filter for inline thinking, then, in a continuation, through the seam. The rest of qcode
-sees only the filtered text, so the text that is shown, stored and classified is the same.
+Text passes first through the filter for inline thinking, then, in a continuation, through the seam filter. All other
+modules see only the filtered text, so the shown, the stored and the classified text are the same.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Emits: TypeAlias = list[Emit]
 
 
 class Attempt:
-    """One attempt at a reply. `base` has the blocks of earlier attempts, which this one continues.
+    """One attempt at a reply. `base` has the blocks of earlier attempts, which this attempt continues.
 
-    `is_silent`: nothing is shown, because the attempt asks for the rest of a call's arguments. `has_inline_thinking`:
+    `is_silent`: no text is shown, because the attempt asks for the rest of a call's arguments. `has_inline_thinking`:
     the model writes its reasoning as text.
     """
 
@@ -54,7 +54,7 @@ class Attempt:
     ) -> None:
         self.kind = kind
         self.is_retry = is_retry
-        """An earlier request failed, and this one replaces it."""
+        """An earlier request failed, and this request repeats or continues it."""
         self.model = model
         """`provider/model`."""
         self.request = request
@@ -64,7 +64,7 @@ class Attempt:
         self.is_broken = is_broken
         """The attempt continues a text whose stream broke."""
         self.is_repeating = False
-        """The model repeats itself endlessly; the rest of this attempt is ignored."""
+        """The model repeats itself endlessly; all further text of this attempt is ignored."""
         self.shown_chars = 0
         """The length of the text that was shown, without reasoning."""
         self.has_begun = False
@@ -77,7 +77,7 @@ class Attempt:
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
         self._joined_block = len(base) - 1 if base and base[-1].kind == "text" else None
-        """The number of the block that the first text of this attempt extends, None if it starts a new block."""
+        """The number of the block that the first text of this attempt extends; None: the text starts a new block."""
         self._next_number = len(base)
         self._last_text_block = 0
         self._numbers: dict[int, int] = {}
@@ -117,7 +117,7 @@ class Attempt:
         return pending
 
     def flush(self) -> Emits:
-        """Release the text that the filters still hold, at the end of the text."""
+        """Return the events for the text that the filters still hold; called at the end of the text."""
         emits: Emits = []
         if self._thinking is not None:
             emits += self._process_segments(self._last_text_block, self._thinking.flush())
@@ -235,7 +235,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class InlineThinking:
-    """A separator of inline reasoning from text in one attempt. Call `flush` once at the end.
+    """A filter that separates inline reasoning from text in one attempt. Call `flush` once at the end.
 
     `<think>…</think>` at the start of a text is reasoning, for models with `inline_thinking` in the catalog. A tag may
     be split across deltas, so text that may become a tag is held back. For "<th", "ink>Hm.</think>\\n", "Yes", `feed`
@@ -284,7 +284,7 @@ class InlineThinking:
         return segments + _to_segments("text", pending)
 
     def flush(self) -> list[TextSegment]:
-        """Return the text held back: an unfinished closing tag is part of the reasoning."""
+        """Return the text held back; it is reasoning if it is not blank, because it is the start of a tag."""
         pending, self._held_text = self._drain_blanks() + self._held_text, ""
         return _to_segments("reasoning" if pending.strip() else "text", pending)
 

@@ -1,11 +1,11 @@
 """The handling of a broken stream, a full context window, and a truncated call.
 
-Broken stream: the request is sent again with backoff, changed first if the error says why it was refused; or the shown
-text is continued, at most three times. None of this uses up a continuation of `recovery`. If all retries fail, the
-reply keeps its text.
+Broken stream: the request is sent again with backoff, or the shown text is continued, at most three times. If the error
+says why the request was refused, the request is changed first. These retries are not continuations of `recovery`. If
+all retries fail, the reply keeps its text.
 Full window: the reply resumes after a compaction, or ends.
-Truncated write or edit: its arguments are completed instead of rejected if the user turned that on. The rest of the
-JSON is requested without tools, joined at the seam and parsed strictly; a complete call then needs approval as usual.
+Truncated write or edit: if the user chose this, its arguments are completed instead of rejected. The rest of the JSON
+is requested without tools, joined at the seam and parsed strictly; a complete call then needs approval as usual.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
     AtLimit,
     Backoff,
+    CompactionFallback,
+    EndUnsent,
     EndWithError,
-    EndWithoutRoom,
     KeepTruncated,
+    NeedsCompaction,
     NeedsModel,
-    NeedsRoom,
-    RoomFallback,
     Streaming,
 )
 from qcode.engine.reply.recovery import Done
-from qcode.engine.reply.requests import continuing_request, text_of
+from qcode.engine.reply.requests import continuation_request, text_of
 from qcode.engine.reply.seam import Seam
-from qcode.engine.reply.state import ReplyState, describe_cut, describe_no_room
+from qcode.engine.reply.state import ReplyState, describe_cut, describe_full_window
 from qcode.engine.transcript import RefusedPart, refused_part, refuses_all_images, without_part
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import LimitReached, Notice, Retry, ToolPayloadRepair, Waiting
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _UNUSABLE = (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL)
 """If a fallback model fails with one of these, the next fallback model is tried. On the first model, the turn ends."""
 _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
+"""The message of such an error may say how to change the request."""
 
 
 def handle_attempt_failure(state: ReplyState, failure: ReplyFailed) -> list[Effect]:
@@ -69,23 +70,23 @@ def handle_attempt_failure(state: ReplyState, failure: ReplyFailed) -> list[Effe
     learned: list[Effect] = []
     if not attempt.has_shown_anything:
         handled = _resend_changed(state, attempt, error, learned)
-        if handled or isinstance(state.phase, NeedsRoom):
+        if handled or isinstance(state.phase, NeedsCompaction):
             return [*learned, *handled]
     if attempt.kind == "resume" and not error.kind.is_transient:
         return [*learned, *reject_truncated_call(state, attempt.request.max_tokens, "")]
     return [*learned, *_retry_or_abort(state, attempt, failure)]
 
 
-def break_off(state: ReplyState) -> list[Effect] | None:
-    """Treat a damaged event as a broken stream, so that its text is requested again; None: skip the event.
+def restart_after_damage(state: ReplyState) -> list[Effect] | None:
+    """Treat a damaged event as a broken stream, so that its text is requested again; return None to skip the event.
 
-    At most once per reply, because a host that damages an event each time would never complete a reply.
+    This happens at most once per reply, because some hosts damage an event every time.
     """
     settings = state.plan.retries
-    is_over = state.failures >= settings.max_retries or state.breaks >= MAX_TRANSPORT_CONTINUATIONS
-    if state.has_broken_off or is_over or not state.is_affordable:
+    is_over = state.failures >= settings.max_retries or state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
+    if state.has_restarted_after_damage or is_over or not state.is_affordable:
         return None
-    state.has_broken_off = True
+    state.has_restarted_after_damage = True
     error = ProviderError(ErrorKind.CONNECTION, "part of the reply was damaged in transit")
     return [StopRequest(), *handle_attempt_failure(state, ReplyFailed(error, jitter=0.0))]
 
@@ -94,7 +95,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     """Send the request again or continue its text after a wait, switch to a fallback model, or end the reply."""
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
-        return ask_for_room(state, EndWithError(error.info), attempt)
+        return compact_or_end(state, EndWithError(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_chars <= len(state.superseded.text)
     if state.base:
         is_continued = attempt.shown_chars > 0
@@ -110,12 +111,12 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info if error.may_retry else replace(error.info, wait_refusal=_NO_RETRY))]
-    if error.kind in _UNUSABLE and state.replaced is not None and state.plan.fallback is not None:
+    if error.kind in _UNUSABLE and state.replaced_model_error is not None and state.plan.fallback is not None:
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info)]
     limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
-    if is_over or not state.is_affordable or (is_continued and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
+    if is_over or not state.is_affordable or (is_continued and state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS):
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
         final = replace(error.info, message=_with_retries(state, error), wait_refusal=refusal)
         return _abort(state, attempt, _as_replaced(state, final))
@@ -140,7 +141,7 @@ def _wait_or_ask(
 ) -> list[Effect]:
     """Wait for the end of a limit, or ask the user whether to wait."""
     state.limit_waits += 1
-    # A little later than the end of the limit, so that many clients do not return in the same second.
+    # A little later than the end of the limit, so that not all clients send a request in the same second.
     seconds = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
     if state.plan.retries.wait_for_limit == "ask":
         state.phase = AtLimit(after_wait, limit, seconds, is_question=True)
@@ -157,10 +158,10 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
     assert isinstance(phase, NeedsModel)
     effects = state.keep_longest_text(phase.attempt)
     if phase.has_waited:
-        state.replaced = None
+        state.replaced_model_error = None
     elif phase.failure.error.kind not in _UNUSABLE:
         limited = state.model.title if phase.failure.error.resets_at is not None else ""
-        state.replaced = replace(phase.failure.error.info, limited_model=limited)
+        state.replaced_model_error = replace(phase.failure.error.info, limited_model=limited)
     state.switch_model(plan, model, counter)
     if state.text.strip():
         state.base = [draft for draft in state.base if draft.kind == "text"]
@@ -194,16 +195,18 @@ def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
 
     The user can wait until the replaced model is available again. A fallback model without a valid key stays unusable.
     """
-    if state.replaced is None or error.kind not in _UNUSABLE:
+    if state.replaced_model_error is None or error.kind not in _UNUSABLE:
         return error
-    message = f"{state.replaced.message.rstrip('.')}. Fallback model {state.model.title} failed: {error.message}"
-    return replace(state.replaced, message=message)
+    message = (
+        f"{state.replaced_model_error.message.rstrip('.')}. Fallback model {state.model.title} failed: {error.message}"
+    )
+    return replace(state.replaced_model_error, message=message)
 
 
 def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
     if not waits:
-        # Only before a switch of models is the attempt still open; otherwise it was absorbed or discarded already.
+        # Before a switch of models the attempt is still open; otherwise it was already absorbed or discarded.
         attempt = phase.after_wait.attempt if isinstance(phase.after_wait, NeedsModel) else None
         return _abort(state, attempt, phase.error)
     return _wait_for_limit(state, replace(phase, is_question=False))
@@ -228,14 +231,15 @@ _NO_RETRY = "and the provider asks not to retry"
 
 def _with_retries(state: ReplyState, error: ProviderError) -> str:
     """Return the message of the last error, with the number of retries before it."""
-    # A failure is counted twice if no fallback model takes over, and the first request to one is a retry in `records`.
-    retries = min(state.failures - 1 + state.breaks, sum(record.is_retry for record in state.records))
+    # `failures` counts a failure twice if no fallback model could be used. In `records`, the first request to a
+    # fallback model is a retry too.
+    retries = min(state.failures - 1 + state.text_resumptions, sum(record.is_retry for record in state.records))
     note = f" (after {count_text(retries, 'retry', 'retries')})"
     return f"{error.message.rstrip('.')}{note}" if retries > 0 and error.kind.is_transient else error.message
 
 
 def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
-    """Return which bound on automatic waits rules out this wait, as a part of the error message; empty if none does."""
+    """Return the setting that forbids an automatic wait, as a part of the error message; empty if there is none."""
     settings = state.plan.retries
     if settings.wait_for_limit != "always" or retry_after is None:
         return ""
@@ -262,28 +266,28 @@ def retry(state: ReplyState, after_wait: Backoff | NeedsModel) -> list[Effect]:
     return _replay(state, after_wait.failed_attempt)
 
 
-def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
+def compact_or_end(state: ReplyState, fallback: CompactionFallback, attempt: Attempt | None = None) -> list[Effect]:
     """Request a compaction, at most once per reply; otherwise end the reply with `fallback`."""
-    if not state.plan.can_make_room or state.has_made_room:
+    if not state.plan.can_compact or state.has_compacted:
         return end_uncompacted(state, fallback, attempt)
-    state.has_made_room = True
-    state.phase = NeedsRoom(fallback, attempt)
+    state.has_compacted = True
+    state.phase = NeedsCompaction(fallback, attempt)
     return []
 
 
-def end_uncompacted(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
+def end_uncompacted(state: ReplyState, fallback: CompactionFallback, attempt: Attempt | None = None) -> list[Effect]:
     """End the reply because the window is full and could not be compacted."""
     match fallback:
         case EndWithError():
             return _abort(state, attempt, fallback.error)
-        case EndWithoutRoom():
-            return _end_without_room(state, fallback.request, attempt)
+        case EndUnsent():
+            return _end_unsent(state, fallback.request, attempt)
         case KeepTruncated():
             return _keep_truncated(state, fallback)
 
 
 def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list[Effect]:
-    """End the reply and keep its text: with an error, or as truncated if it was being continued after a truncation."""
+    """End the reply and keep its text: as truncated if an output limit had truncated this text, otherwise as failed."""
     effects = state.keep_longest_text(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
@@ -291,13 +295,13 @@ def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list
     return effects + state.finish("failed", None, "", why="error", error=error)
 
 
-def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
-    """Request a compaction, or end the reply because the window has no room for `request`; its text is kept."""
-    return ask_for_room(state, EndWithoutRoom(request), attempt)
+def compact_or_end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
+    """Request a compaction, or end the reply because `request` does not fit the window; the text is kept."""
+    return compact_or_end(state, EndUnsent(request), attempt)
 
 
-def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
-    note = describe_no_room(state.counter.size_of(request, threshold=0).tokens, state.model.window)
+def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
+    note = describe_full_window(state.counter.size_of(request, threshold=0).tokens, state.model.window)
     effects = state.keep_longest_text(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
@@ -308,37 +312,40 @@ def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt
 
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
     """Continue a text whose stream broke, with the same cap."""
-    request = continuing_request(state.plan, state.model, state.base, cap, is_broken=True)
+    request = continuation_request(state.plan, state.model, state.base, cap, is_broken=True)
     fitting_cap = state.fit_cap(request, cap)
     if fitting_cap is None:
-        return end_without_room(state, request)
-    state.breaks += 1
+        return compact_or_end_unsent(state, request)
+    state.text_resumptions += 1
     state.parts += 1
     return [_retry_notice(state, fitting_cap), *state.send_continuation(fitting_cap, "retries", is_broken=True)]
 
 
 def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
-    """Send the same request again. Front ends remove the text that the attempt showed; it is kept as superseded."""
+    """Send the same request again. Front ends remove the text of the failed attempt, which is kept as superseded."""
     cap = state.fit_cap(attempt.request, attempt.request.max_tokens)
     if cap is None:
-        return end_without_room(state, attempt.request)
+        return compact_or_end_unsent(state, attempt.request)
     effects: list[Effect] = []
     if attempt.has_shown_anything:
         if state.base:
             effects.append(_retry_notice(state, cap))
         else:
-            state.resends += 1
-            effects.append(state.start_over("transport", state.resends, cap))
+            state.transport_retries += 1
+            effects.append(state.start_over("transport", state.transport_retries, cap))
     return effects + state.send_again(attempt, cap)
 
 
 def _retry_notice(state: ReplyState, cap: int) -> Effect:
-    state.resends += 1
-    return Emit(Retry(is_continuation=True, reason="transport", attempt=state.resends, max_tokens=cap))
+    state.transport_retries += 1
+    return Emit(Retry(is_continuation=True, reason="transport", attempt=state.transport_retries, max_tokens=cap))
 
 
 def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]) -> list[Effect]:
-    """Send the request once more in a changed form, if the refusal says what to change."""
+    """Send a changed request once if the error says what to change; return [] otherwise.
+
+    The effects that store a learned limit are added to `learned`.
+    """
     is_refusal = error.kind in _REFUSALS
     if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
         return handled
@@ -350,11 +357,11 @@ def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, l
 def _resend_within_limits(
     state: ReplyState, attempt: Attempt, error: ProviderError, learned: list[Effect]
 ) -> list[Effect]:
-    """Learn the limit that a refusal names, and send the request once more within it; nothing is shown."""
+    """Learn the limit that an error states, and send the request once more within this limit, without an event."""
     limit = learn_limit(error.message, error.param, cap=attempt.request.max_tokens)
-    if limit is None or limit.kind in state.relearned:
+    if limit is None or limit.kind in state.learned_limit_kinds:
         return []
-    state.relearned.add(limit.kind)
+    state.learned_limit_kinds.add(limit.kind)
     learned.append(state.learn(Learn(limit)))
     request = attempt.request
     if limit.kind == "window":
@@ -366,7 +373,7 @@ def _resend_within_limits(
         if cap is None or cap < gain:
             return state.reopen_superseded()
     if cap is None:
-        return end_without_room(state, request, attempt)
+        return compact_or_end_unsent(state, request, attempt)
     return state.send_again(attempt, cap) if cap < request.max_tokens else []
 
 
@@ -380,7 +387,7 @@ def _prompt_size(state: ReplyState, request: ModelRequest, limit: LearnedLimit) 
 
 
 def _resend_without_part(state: ReplyState, attempt: Attempt, error: ProviderError, part: RefusedPart) -> list[Effect]:
-    """Send the request once more without the refused part, which later requests also leave out."""
+    """Send the request once more without the refused images or signatures; later requests also omit them."""
     effects: list[Effect] = []
     if part == "signatures":
         effects.append(state.learn(Learn("refuses_signatures")))
@@ -393,27 +400,27 @@ def _resend_without_part(state: ReplyState, attempt: Attempt, error: ProviderErr
     request = replace(attempt.request, messages=without_part(attempt.request.messages, part))
     cap = state.fit_cap(request, request.max_tokens)
     if cap is None:
-        return [*effects, *end_without_room(state, request, attempt)]
+        return [*effects, *compact_or_end_unsent(state, request, attempt)]
     return [*effects, *state.send_again(attempt, cap, request)]
 
 
 def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: ProviderError) -> list[Effect]:
-    """Remember that the host does not support prefill, and ask for the continuation in a user message."""
+    """Learn that the host does not support prefill, and ask for the continuation in a user message."""
     if not attempt.request.is_prefill or error.kind is not ErrorKind.BAD_REQUEST:
         return []
     learned = state.learn(Learn("refuses_prefill"))
     max_tokens, is_broken = attempt.request.max_tokens, attempt.is_broken
-    request = continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    request = continuation_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
     cap = state.fit_cap(request, max_tokens)
     if cap is None:
-        return [learned, *end_without_room(state, request, attempt)]
+        return [learned, *compact_or_end_unsent(state, request, attempt)]
     return [learned, *state.send_continuation(cap, "retries", is_broken=is_broken)]
 
 
 def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[Effect]:
     """Continue the text so far after `messages`, the compacted history, or start again if there is no text."""
     phase = state.phase
-    assert isinstance(phase, NeedsRoom)
+    assert isinstance(phase, NeedsCompaction)
     state.plan = replace(state.plan, messages=messages)
     effects = state.keep_longest_text(phase.attempt)
     if not state.text.strip():
@@ -425,16 +432,16 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     """Continue the text so far after a compacted history, or with another model."""
     is_broken = reason == "fallback" and not state.was_cut
     max_tokens = state.caps.first if is_broken else state.caps.continuation
-    request = requests.continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    request = requests.continuation_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
     if (cap := state.fit_cap(request, max_tokens)) is None:
-        return end_without_room(state, request)
+        return compact_or_end_unsent(state, request)
     state.parts += 1
     notice = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
     return [notice, *state.send_continuation(cap, "retries", is_broken=is_broken)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-    """End after a refusal, with its reason; if the window is full, compact once if possible. The text is kept."""
+    """End after a refusal, with its reason; if the window is full, compact or end. The text is kept."""
     ended = attempt.assembler.ended
     detail = f": {ended.detail}" if ended and ended.detail else ""
     if shape.stop is StopReason.REFUSAL:
@@ -443,7 +450,7 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
         note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. {advice}"
         return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
     note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
-    return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
+    return compact_or_end(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
 
 
 def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
@@ -459,7 +466,7 @@ def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> lis
     request = requests.first_request(state.plan, state.model, state.caps.first)
     cap = state.fit_cap(request, request.max_tokens)
     if cap is None:
-        return end_without_room(state, request)
+        return compact_or_end_unsent(state, request)
     is_first = not state.records
     effects: list[Effect] = []
     if attempt is not None:
@@ -485,7 +492,7 @@ def ask_for_arguments(state: ReplyState) -> list[Effect]:
     """Request the rest of the arguments at the end of `base`."""
     call = _cut_call(state)
     cap = state.caps.continuation
-    request = requests.resumed_call_request(state.plan, state.model, state.base, call, call.text, cap)
+    request = requests.arguments_request(state.plan, state.model, state.base, call, call.text, cap)
     fitting_cap = state.fit_cap(request, cap)
     if fitting_cap is None:
         return reject_truncated_call(state, cap, "")
@@ -544,9 +551,9 @@ def _closed_object(text: str) -> str | None:
 
 
 def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
-    """Return whether another model may help: the host is overloaded, broken, out of reach or at a limit.
+    """Return whether another model may succeed: the host is overloaded, broken, unreachable or at a limit.
 
-    It does not help after a bad key or request, a full window, or a failure of this machine's network.
+    Another model does not help after a bad key or request, a full window, or a failure of this machine's network.
     """
     if error.kind is ErrorKind.QUOTA:
         return fallback.on_quota
@@ -556,7 +563,7 @@ def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
 def wait_for_limit(error: ProviderError, waits: int, settings: RetrySettings) -> float | None:
     """Return the seconds until the end of a rate limit, or None if the reply must not wait for it.
 
-    `waits` counts the limits that this reply has already waited for. An account without credit names no end.
+    `waits` counts the limits that this reply has already waited for. An account without credit has no end of its limit.
     """
     if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
         return None
@@ -570,14 +577,19 @@ def _wait_within(wait: float | None, waits: int, settings: RetrySettings) -> flo
 
 
 MAX_TRANSPORT_CONTINUATIONS = 3
+"""How often a reply is continued after its stream broke."""
 MAX_LIMIT_WAITS = 3
+"""How many rate limits a reply waits for."""
 MAX_LIMIT_JITTER_S = 30.0
+"""The maximum random delay after the end of a rate limit."""
 MAX_OVERSLEPT_S = 1_800.0
 """If a limit ended longer ago than this, because the machine was asleep, the user is asked before the request."""
 LIMIT_REPORT_S = 60.0
-"""The interval at which the rest of the wait is reported to front ends."""
+"""The interval at which front ends get the remaining wait."""
 QUICK_RETRY_S = 0.5
+"""The wait before the only retry of a refused connection."""
 _MAX_STEP_S = 16.0
+"""The maximum wait before a retry, unless the server asks for a longer one."""
 
 
 def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:

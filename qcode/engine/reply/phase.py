@@ -1,7 +1,8 @@
 """The phases of a reply, and its result, as values that can be printed and compared.
 
-Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtLimit`, `NeedsModel`, `NeedsRoom` or `Finished`;
-`Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide which phase follows.
+Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtLimit`, `NeedsModel`, `NeedsCompaction` or
+`Finished`; `Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide which phase
+follows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from qcode.engine.effects import ReplyFailed
-from qcode.engine.reply.assembler import CallState, ReplyShape
+from qcode.engine.reply.assembler import ArgumentState, ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.recovery import Termination
 from qcode.protocol.errors import ErrorInfo
@@ -20,7 +21,7 @@ from qcode.protocol.reply import Limit, StopReason
 from qcode.values import dataclass
 
 Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed", "cancelled"]
-"""How a reply ended. `paused`: the provider wants it back unchanged, to complete it. `cut`: it stays truncated."""
+"""How a reply ended. `paused`: the provider completes it after qcode sends it back. `cut`: it stays truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ReceivedCall:
     """A call of the committed reply: complete, incomplete, malformed or damaged."""
 
     call: ToolCall
-    state: CallState
+    state: ArgumentState
     raw: str
     """The argument text as received."""
     cap: int
@@ -79,7 +80,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """The attempt that replaced an earlier one failed; `recovery` decides again, on the earlier one."""
+    """The attempt that replaced an earlier one failed, and `recovery` decides again about the earlier one."""
 
     attempt: Attempt
     """The earlier attempt."""
@@ -97,38 +98,38 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class AtLimit:
-    """The provider has reached a rate limit."""
+    """The reply waits for the end of a rate limit, or for the user's decision about this wait."""
 
     after_wait: Backoff | NeedsModel
-    """A `Backoff` sends a request after the wait.
+    """The phase after the wait.
 
-    A `NeedsModel` means that the limit belongs to a model that failed earlier in the turn; after the wait that model
-    continues.
+    `Backoff`: a request is sent. `NeedsModel`: the limit belongs to a model that failed earlier in the turn, and that
+    model continues.
     """
     error: ErrorInfo
     seconds_left: float
-    """The rest of the wait."""
+    """The remaining wait."""
     is_question: bool
-    """The user must still decide about the wait."""
+    """The user has not yet decided whether to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsModel:
-    """The model failed and is not retried; another model may take over."""
+    """The model failed and is not retried; another model may continue the reply."""
 
     failure: ReplyFailed
     """The failure of the model."""
     attempt: Attempt
     """The closed attempt that failed; another model continues its text."""
     has_waited: bool = False
-    """The turn has waited for the limit of that model, which has ended."""
+    """The turn has waited for the limit of the next model, which has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsRoom:
-    """The window is full."""
+class NeedsCompaction:
+    """The window is full, and the turn compacts the conversation."""
 
-    fallback: RoomFallback
+    fallback: CompactionFallback
     """How the reply ends if the conversation cannot be compacted."""
     attempt: Attempt | None
     """The closed attempt that filled the window, None if its text is already part of the reply."""
@@ -141,22 +142,23 @@ class Finished:
     result: ReplyResult
 
 
-ReplyPhase: TypeAlias = Unsent | Streaming | Closed | Reopened | Backoff | AtLimit | NeedsModel | NeedsRoom | Finished
+ReplyPhase: TypeAlias = (
+    Unsent | Streaming | Closed | Reopened | Backoff | AtLimit | NeedsModel | NeedsCompaction | Finished
+)
 
 
 @dataclass(frozen=True, slots=True)
 class EndWithError:
-    """The provider refused the prompt as too long: end with this error, or as truncated if the reply has text."""
+    """The provider refused the prompt as too long: end with this error, or as truncated if a truncated text stays."""
 
     error: ErrorInfo
 
 
 @dataclass(frozen=True, slots=True)
-class EndWithoutRoom:
-    """The window leaves too little for a reply."""
+class EndUnsent:
+    """The window leaves too few tokens for a reply: end without sending the request."""
 
     request: ModelRequest
-    """The request that was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +171,4 @@ class KeepTruncated:
     note: str
 
 
-RoomFallback: TypeAlias = EndWithError | EndWithoutRoom | KeepTruncated
+CompactionFallback: TypeAlias = EndWithError | EndUnsent | KeepTruncated

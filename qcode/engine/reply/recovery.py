@@ -25,18 +25,18 @@ class Budget:
     escalation_cap: int | None
     """The cap of an escalation in tokens; None if escalation was used, is off, or gains nothing."""
     continuation_cap: int | None
-    """The cap of a continuation in tokens; None if the window has too little room."""
+    """The cap of a continuation in tokens; None if the window leaves too few tokens."""
     continuations_left: int
     tokens_left: int
     chars_left: int
     repairs_left: int = 1
     """How many requests for an answer (`AskForAnswer`) or for a well-formed call (`RepairCall`) are left."""
     resumed_calls_left: int = 0
-    """How many requests may still complete a truncated call; 0 if the user did not turn that on."""
+    """How many requests may still complete a truncated call; 0 unless `tool_call_repair` is `resume`."""
     prefers_continuing: bool = False
     """Truncated text is continued instead of escalated."""
     is_append_only: bool = False
-    """The front end cannot remove text. Then a reply with text is never escalated, even for a cut call."""
+    """The front end cannot remove text, so a reply with text is never escalated, even for a truncated call."""
     is_continuation: bool = False
     """The attempt that ended was a continuation."""
     is_affordable: bool = True
@@ -59,7 +59,7 @@ class RunCalls:
     escalates_next: bool = False
     """The next request has the larger cap.
 
-    It could not be used for this reply, because the front end cannot remove the text that it showed.
+    This reply could not be escalated, because the front end cannot remove the text that it showed.
     """
 
 
@@ -131,7 +131,7 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
 def _is_cut(shape: ReplyShape) -> bool:
     """Return whether the reply is truncated: its last call is incomplete, or the cap was hit after the last call.
 
-    Decoding is sequential: if the last call is complete, everything before it is complete too.
+    A model writes in order: if the last call is complete, everything before it is complete too.
     """
     if shape.arguments_incomplete:
         return True

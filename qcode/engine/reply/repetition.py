@@ -1,9 +1,8 @@
 """A detector of endless repetition in a text while it streams, at a cost linear in its length.
 
-It looks for two patterns: a line, or a cycle of up to 8 lines, many times in a row; and a long run of characters with a
+It finds two patterns: a line, or a cycle of up to 8 lines, many times in a row; and a long run of characters with a
 short period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
-blocks of a fixed size, so the result does not depend on how it was split into deltas. An incomplete last block is
-examined at the end.
+blocks of a fixed size, so the result does not depend on the deltas. An incomplete last block is examined at the end.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ MAX_CYCLE_LINES = 8
 MIN_CYCLES = 40
 """How often a line, or a cycle of lines, must occur in a row."""
 MIN_CYCLE_CHARS = 2_000
+"""The minimum length of all cycles of lines together, in prose."""
 MAX_PERIOD = 200
 """The longest period of a periodic run, in characters: `na ` has the period 3."""
 MIN_PERIODIC_CHARS = 4_000
+"""The minimum length of a periodic run, in prose."""
 MIN_CHARS_IN_CODE = 20_000
 """The minimum length of both patterns in code and arguments."""
 
@@ -30,14 +31,14 @@ class RepetitionDetector:
     """The detector for one text, or for the raw arguments of one call."""
 
     def __init__(self, *, fence: str | None = None, is_arguments: bool = False) -> None:
-        """Detect repetition in a text or, with `is_arguments`, in the arguments of a call.
+        """Set up the detector. `fence` is the marker of the code fence that is open at the start of the text, or None.
 
-        `fence` is the marker of the code fence that is open at the start of the text, None if no fence is open.
+        `is_arguments`: the text is the argument JSON of a call.
         """
         self._is_arguments = is_arguments
         self._fence = fence
         self._code_until = 0
-        """The offset in the text at which the last code block ended so far."""
+        """The offset in the text up to which the last code block extends."""
         self._pending_texts: list[str] = []
         self._pending_size = 0
         self._seen_chars = 0
@@ -49,12 +50,12 @@ class RepetitionDetector:
         self._lines_end = 0
         """The offset in the text at which the last complete line ended."""
         self._end = ""
-        """The text after the last whole block, once the text has ended."""
+        """The text after the last whole block; empty before the end of the text."""
 
     def feed(self, text: str) -> int | None:
-        """Return how many characters of `text` precede the point at which a repetition is certain, or None.
+        """Return how many characters of `text` precede the point at which a repetition is certain; None without one.
 
-        Do not call it again after it has returned a number.
+        Do not call this method again after it has returned a number.
         """
         self._pending_texts.append(text)
         self._pending_size += len(text)

@@ -1,6 +1,6 @@
 """The state machine of one reply over all its attempts; it carries out the decisions of `recovery`.
 
-The text that is shown, stored and classified is always the same. A reply ends with a `ReplyResult` and then ignores
+The shown, the stored and the classified text are always the same. A reply ends with a `ReplyResult` and then ignores
 every input. `failures` handles a broken stream, a full window and a truncated call; `requests` builds the requests.
 """
 
@@ -21,8 +21,8 @@ from qcode.engine.reply.phase import (
     Backoff,
     Finished,
     KeepTruncated,
+    NeedsCompaction,
     NeedsModel,
-    NeedsRoom,
     Reopened,
     ReplyPhase,
     ReplyResult,
@@ -47,7 +47,7 @@ from qcode.engine.reply.state import (
     ReplyState,
     describe_cut,
     describe_empty,
-    describe_no_room,
+    describe_full_window,
     describe_overspent,
     describe_repetition,
     describe_thinking_only,
@@ -86,7 +86,7 @@ class Reply:
     def phase(self) -> ReplyPhase:
         """The current phase.
 
-        In `NeedsRoom`, call `resume` or `abort_without_room`; in `NeedsModel`, `resume_with_model` or
+        In `NeedsCompaction`, call `resume` or `abort_uncompacted`; in `NeedsModel`, `resume_with_model` or
         `resume_without_model`.
         """
         return self._state.phase
@@ -102,12 +102,12 @@ class Reply:
         return self._state.model
 
     def begin(self) -> list[Effect]:
-        """Send the first request, or end at once if the prompt leaves no room for a reply."""
+        """Send the first request; if the prompt fills the window, request a compaction or end at once."""
         state = self._state
         request = requests.first_request(state.plan, state.model, state.caps.first)
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
-            return failures.end_without_room(state, request)
+            return failures.compact_or_end_unsent(state, request)
         return state.send("first", replace(request, max_tokens=cap), "initial")
 
     def handle_event(self, event: ReplyEvent) -> list[Effect]:
@@ -117,7 +117,7 @@ class Reply:
         attempt = phase.attempt
         if isinstance(event, EventDamaged):
             attempt.has_begun = True
-            if (restarted := failures.break_off(self._state)) is not None:
+            if (restarted := failures.restart_after_damage(self._state)) is not None:
                 return restarted
         effects: list[Effect] = [*attempt.feed(event)]
         if attempt.is_repeating:
@@ -154,17 +154,17 @@ class Reply:
         return failures.resume_with_model(self._state, plan, model, counter)
 
     def resume_without_model(self, limit: ErrorInfo | None = None) -> list[Effect]:
-        """Wait or end after `NeedsModel`, because no other model could be used. See `NoModelLeft` for `limit`."""
+        """Wait or end after `NeedsModel`, because no other model is available. See `NoModelLeft` for `limit`."""
         return failures.resume_without_model(self._state, limit)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
         """Continue the text after the compacted history `messages`, or start again if there is no text."""
         return failures.resume_compacted(self._state, messages)
 
-    def abort_without_room(self) -> list[Effect]:
-        """End with the fallback of `NeedsRoom`, because the conversation could not be compacted."""
+    def abort_uncompacted(self) -> list[Effect]:
+        """End with the fallback of `NeedsCompaction`, because the conversation could not be compacted."""
         phase = self._state.phase
-        if not isinstance(phase, NeedsRoom):
+        if not isinstance(phase, NeedsCompaction):
             return []
         return failures.end_uncompacted(self._state, phase.fallback, phase.attempt)
 
@@ -179,7 +179,7 @@ class Reply:
                 state.ledger.undo_count(cause)
             case Streaming(attempt=attempt):
                 state.close_attempt(attempt, "cancelled")
-            case NeedsRoom(attempt=attempt) | NeedsModel(attempt=attempt):
+            case NeedsCompaction(attempt=attempt) | NeedsModel(attempt=attempt):
                 pass
             case AtLimit(after_wait=NeedsModel(attempt=attempt)):
                 pass
@@ -190,7 +190,7 @@ class Reply:
         state = self._state
         state.close_attempt(attempt, str(ended.stop))
         state.failures = 0
-        state.relearned.clear()
+        state.learned_limit_kinds.clear()
         usage = attempt.assembler.usage
         state.counter.record(attempt.request, usage.input, usage.output)
         model = state.model
@@ -228,7 +228,7 @@ class Reply:
         return stopped + state.finish("failed", None, "", why="error", note=note, error=error)
 
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
-        """Remember that the host truncates far below the cap, if the escalated attempt was hardly longer."""
+        """Learn that the host truncates far below the cap, if the escalated attempt was hardly longer."""
         superseded, tokens = self._state.superseded, shape.output_tokens
         before = superseded.attempt.assembler.usage.output if superseded else None
         if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
@@ -239,7 +239,10 @@ class Reply:
         return [self._state.learn(Learn("silently_capped"))]
 
     def _compare_with_superseded(self, attempt: Attempt, shape: ReplyShape, effects: list[Effect]) -> ReplyShape:
-        """Drop the superseded text, or restore it if its replacement has no text or was stopped with less text."""
+        """Drop the superseded text, or restore it if the new attempt has no text, or was stopped with less text.
+
+        Return the shape of the attempt that stays. The events of a restoration are added to `effects`.
+        """
         state = self._state
         superseded = state.superseded
         assert superseded is not None
@@ -299,7 +302,7 @@ class Reply:
         base = without_trailing_reasoning(join_drafts(state.base, attempt.drafts))
         if not any(draft.kind == "text" for draft in base):
             return attempt.request
-        return requests.continuing_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
+        return requests.continuation_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
 
     def _perform(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state
@@ -369,10 +372,10 @@ class Reply:
         state.mark_cut(shape.raw_stop)
         state.repairs_left -= 1
         state.supersede(attempt)
-        request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
+        request = requests.answer_request(state.plan, state.model, state.caps.continuation)
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
-            return failures.end_without_room(state, request)
+            return failures.compact_or_end_unsent(state, request)
         return [
             state.start_over("thinking", 1, cap),
             *state.send("nudge", replace(request, max_tokens=cap), "repairs"),
@@ -391,10 +394,10 @@ class Reply:
             state.base = without_trailing_reasoning(state.base)
         else:
             state.supersede(attempt)
-        request = requests.repairing_request(state.plan, state.model, state.base, state.caps.continuation)
+        request = requests.repair_request(state.plan, state.model, state.base, state.caps.continuation)
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
-            return failures.end_without_room(state, request)
+            return failures.compact_or_end_unsent(state, request)
         notice = (
             Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
             if is_continued
@@ -414,7 +417,7 @@ class Reply:
         state.absorb(attempt)
         if decision.is_cut:
             state.mark_cut(shape.raw_stop)
-            has_room = (
+            fits_window = (
                 decision.why != "budget_exhausted" or state.fit_cap(continuing, continuing.max_tokens) is not None
             )
             note = describe_cut(state.records, decision.why)
@@ -424,11 +427,11 @@ class Reply:
                 return state.finish(
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
-            if not has_room:
-                note = describe_no_room(state.counter.size_of(continuing, threshold=0).tokens, state.model.window)
+            if not fits_window:
+                note = describe_full_window(state.counter.size_of(continuing, threshold=0).tokens, state.model.window)
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
-            if not has_room:
-                return failures.ask_for_room(state, truncated)
+            if not fits_window:
+                return failures.compact_or_end(state, truncated)
             return failures.end_uncompacted(state, truncated)
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
@@ -462,5 +465,5 @@ class Reply:
 
 
 def _is_stopped(shape: ReplyShape) -> bool:
-    """Return whether the provider refused the reply or ran out of window, so a continuation cannot succeed."""
+    """Return whether the provider refused the reply or the window is full, so a continuation cannot succeed."""
     return shape.stop in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)

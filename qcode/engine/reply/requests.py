@@ -1,6 +1,7 @@
-"""The requests of a reply: the first one, continuations, and the ones that repair a call.
+"""The requests of a reply: the first request, continuations, and requests to repair a call.
 
-The messages that qcode adds to ask for something are part of these requests, never of the transcript.
+The user messages with which qcode asks for a continuation or a repair are never part of the transcript. A parameter
+`base` is the list of blocks that earlier attempts contributed to the reply.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class ReplyPlan:
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
-    can_make_room: bool = False
+    can_compact: bool = False
     """The conversation may be compacted once if the window is full."""
     fallback: Fallback | None = None
     """See `TurnSettings`."""
     note: str = ""
-    """A text that is sent with the first request and with its escalation; other requests end with another text."""
+    """A text that is sent only with the first request and with its escalation."""
     starts_escalated: bool = False
     """The first request already has the larger cap."""
     allows_calls: bool = True
@@ -60,13 +61,13 @@ def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest
     )
 
 
-def continuing_request(
+def continuation_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int, *, is_broken: bool
 ) -> ModelRequest:
     """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
-    If the host can continue an assistant message (prefill), the request ends with the text as such a message. If the
-    text ends in white space, a user message asks for the rest instead: some hosts strip white space at the end of a
+    If the host can continue an assistant message (prefill), the request ends with an assistant message with the text.
+    A text that ends in white space is continued by a user message instead: some hosts strip white space at the end of a
     prefill, and the model would write it again.
     """
     text = text_of(base)
@@ -78,20 +79,20 @@ def continuing_request(
     return replace(request, messages=(*messages, user(instruction)))
 
 
-def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    """Ask for the answer itself, with less reasoning if the effort can be lowered."""
+def answer_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
+    """Ask for the answer after too much reasoning; a higher effort becomes `low`."""
     request = _plain_request(plan, model, cap)
     effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
 
-def repairing_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int) -> ModelRequest:
+def repair_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int) -> ModelRequest:
     """Ask for a well-formed call after one that the provider could not parse; `base` is the text before that call."""
     messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
     return replace(_plain_request(plan, model, cap), messages=messages)
 
 
-def resumed_call_request(
+def arguments_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
 ) -> ModelRequest:
     """Ask for the rest of a truncated call's arguments. The request contains the text before the call, not the call."""

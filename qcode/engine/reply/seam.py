@@ -4,10 +4,10 @@ Example: after "def f(x):\\n    return x" a model may continue with "    return 
 and passes on " + 1".
 
 The start of a continuation is held back while it may still be a repetition. Released text is final: repeated text is
-never shown, and shown text is never removed. The cost is linear. If a repetition may be intended, nothing is removed,
-because a reader can see doubled text, but not missing text. A lead-in ("Continuing from where I left off:", in several
-languages) is removed if it refers to the end of the text; a bare "Continued:" only if it is a whole line. Reopened code
-fences are detected by `text.fences`.
+never shown, and shown text is never removed. The cost is linear. If a repetition may be intended, no text is removed,
+because a reader notices doubled text, but not missing text. A lead-in ("Continuing from where I left off:", in several
+languages) is removed if it refers to the end of the text. A bare "Continued:" is removed only if it is a whole line.
+`text.fences` detects reopened code fences. An opening is a lead-in, a reopened fence or a repeated header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESTART_MARK = "\n\n[…]\n\n"
 
 _BLANK_LINES = lazy_pattern(r"(?:[ \t]*\r?\n)*")
 _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
-"""The number of line breaks after an opening that are removed with it; further ones are part of the text."""
+"""How many line breaks after an opening are removed with it; further line breaks are part of the text."""
 
 
 class Seam:
@@ -35,7 +35,7 @@ class Seam:
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:
-        """Filter a continuation of `before`. With `is_json`, drop line breaks after a removed opening."""
+        """Set up a filter for a continuation of `before`. `is_json`: the text is the argument JSON of a call."""
         self._before = before
         self._tail = before[-SEARCHED_TAIL:]
         """The end of `before`: the only part that is searched for an overlap."""
@@ -44,38 +44,38 @@ class Seam:
         self._is_inside_line = bool(before) and not before.endswith("\n")
         # If the text ends inside the opening line of a fence, the continuation completes that line.
         self._fence = fences.open_fence(before[: before.rfind("\n") + 1]) if self._is_code else None
-        self._headers = () if self._is_code else replayed_header(self._tail)
+        self._headers = () if self._is_code else repeatable_headers(self._tail)
         self._held_texts: list[str] = []
-        """The deltas held back; joined only to decide about them."""
+        """The deltas held back; they are joined only for a decision."""
         self._is_held_blank = True
         self._restarted_chars = 0
-        """How many characters of the continuation equal the start of `before`, as long as `_may_restart`."""
+        """How many characters of the continuation equal the start of `before`; valid while `_may_restart` is True."""
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
-        self._owned_breaks: int | None = None
-        """Line breaks to remove with the last opening, as long as only blanks have followed it; otherwise None."""
+        self._breaks_to_remove: int | None = None
+        """How many line breaks to remove with the last opening; None: text has followed, or there is no opening."""
         self._is_indented = False
-        """The removed header was indented, so the indentation of the line after it is removed too."""
+        """The removed header was indented, so the indentation of the next line is removed too."""
         self._blank = ""
-        """The white space after a removed opening that is part of the text, and is released before it."""
+        """The white space after a removed opening that is part of the text, and is released before the text."""
         self._breaks = ""
         """The line breaks to release instead of an empty `_blank`, if the text must start on a new line."""
         self._is_settled = not before
-        """Nothing is held back any more."""
+        """All later text passes unchanged."""
 
     def for_next_continuation(self) -> Seam:
         """Return a new filter for another continuation of the same text."""
         return Seam(self._before, is_json=self._is_json)
 
     def feed(self, text: str) -> str:
-        """Add `text`; return the part of the input that is certainly new and hold the rest."""
+        """Add `text`; return the part of the input that is certainly new, and hold back the remaining part."""
         if self._is_settled:
             return text
         self._held_texts.append(text)
         self._is_held_blank = self._is_held_blank and not text.strip()
         if self._extends_restart(text):
             return ""
-        if self._owned_breaks is not None and self._is_held_blank:
+        if self._breaks_to_remove is not None and self._is_held_blank:
             return ""  # not joined for each delta: any number of blank deltas may follow an opening
         return self._settle("".join(self._held_texts), is_last=False)
 
@@ -86,18 +86,18 @@ class Seam:
         return self._settle("".join(self._held_texts), is_last=True)
 
     def _extends_restart(self, text: str) -> bool:
-        """Return whether the continuation so far repeats the reply from its start; only `text` is compared."""
+        """Return whether the continuation so far, with `text` at its end, repeats the reply from its start."""
         if not self._may_restart or not self._before.startswith(text, self._restarted_chars):
             return False
         self._restarted_chars += len(text)
         return self._restarted_chars < len(self._before)
 
     def _settle(self, pending: str, *, is_last: bool) -> str:
-        """Remove openings, then release the rest or keep holding it back."""
-        if self._owned_breaks is not None:
+        """Remove openings, then return the new text, or hold `pending` back and return an empty string."""
+        if self._breaks_to_remove is not None:
             if not pending.strip() and not is_last:
                 return ""
-            pending = self._without_blank(pending, self._owned_breaks)
+            pending = self._without_blank(pending, self._breaks_to_remove)
         if not is_last and self._is_undecided(pending):
             return ""
         after_opening = self._without_opening(pending)
@@ -116,34 +116,34 @@ class Seam:
         self._held_texts = []
         return self._blank + cleaned
 
-    def _without_blank(self, pending: str, owned: int) -> str:
-        """Remove the blanks after an opening, and remember the ones that may belong to the text.
+    def _without_blank(self, pending: str, removed_breaks: int) -> str:
+        """Remove the white space after an opening, and store the part that may belong to the text in `_blank`.
 
-        `owned` line breaks belong to the opening. Example: after a lead-in (2), the third break of "\\n\\n\\nNext" is
-        kept as `_blank`.
+        The first `removed_breaks` line breaks belong to the opening. Example: after a lead-in (2), the third line break
+        of "\\n\\n\\nNext" is stored.
         """
         match = _BLANK_LINES.match(pending)
         blank = match.group() if match else ""
         breaks = [index + 1 for index, char in enumerate(blank) if char == "\n"]
-        if not owned:
+        if not removed_breaks:
             self._blank = blank
         else:
-            self._blank = blank[breaks[owned - 1] :] if len(breaks) > owned else ""
+            self._blank = blank[breaks[removed_breaks - 1] :] if len(breaks) > removed_breaks else ""
         if breaks:
             self._breaks = blank
         else:
             # A heading or a header row was removed together with its line break; a lead-in has none.
-            self._breaks = "" if owned == _LEAD_IN_BREAKS else "\n"
+            self._breaks = "" if removed_breaks == _LEAD_IN_BREAKS else "\n"
         if self._is_json:
             self._blank = ""
-        is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
+        is_indented = self._is_indented or (removed_breaks == _LEAD_IN_BREAKS and not blank)
         content = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
-        self._owned_breaks = None
+        self._breaks_to_remove = None
         self._continue_with(content)
         return content
 
     def _continue_with(self, text: str) -> None:
-        """Treat `text`, the text after a removed opening, as if the continuation began with it."""
+        """Hold back `text`, the text after a removed opening, as the new start of the continuation."""
         self._held_texts, self._is_held_blank = [text], not text.strip()
         self._restarted_chars = _common_length(self._before, text)
         self._may_restart = self._restarted_chars == len(text)
@@ -159,7 +159,7 @@ class Seam:
         stripped = pending.lstrip()
         if stripped != pending and len(stripped) < len(self._tail) and stripped in self._tail:
             return True
-        if any(_may_recur(self._tail, text, repeated_tail(self._tail, text)) for text in {pending, stripped}):
+        if any(_may_recur(self._tail, text, replay_length(self._tail, text)) for text in {pending, stripped}):
             return True
         if self._fence is not None:
             return fences.may_become_fence(pending) or self._replays_after_bare_fence(pending, is_partial=True)
@@ -167,30 +167,30 @@ class Seam:
         return any(header.startswith(start) or _may_be_continued(header, start) for header in self._headers)
 
     def _replays_after_bare_fence(self, pending: str, *, is_partial: bool) -> bool:
-        """Return whether a bare fence is followed by a replay, so that it reopens the code block instead of closing it.
+        """Return whether a bare fence is followed by a repetition, and so reopens the code block instead of closing it.
 
-        `is_partial`: the replay may still be incomplete, because more text can follow.
+        `is_partial`: the repetition may still be incomplete, because more text can follow.
         """
-        length = fences.bare_fence(pending, self._fence) if self._fence is not None else 0
+        length = fences.bare_fence_length(pending, self._fence) if self._fence is not None else 0
         if not length:
             return False
         after = pending[length:]
         if is_partial:
             return len(after) < len(self._tail) and after in self._tail
-        return repeated_tail(self._tail, after) > 0
+        return replay_length(self._tail, after) > 0
 
     def _without_opening(self, pending: str) -> str:
-        """Return `pending` without its first opening: a lead-in, a reopened fence, or a replayed header."""
+        """Return `pending` without its first opening; unchanged if it has none."""
         if self._may_lead_in:
             self._may_lead_in = False
-            length = lead_in(pending)
+            length = lead_in_length(pending)
             if length:
-                self._owned_breaks = _LEAD_IN_BREAKS
+                self._breaks_to_remove = _LEAD_IN_BREAKS
                 return pending[length:]
         if self._fence is not None:
-            length = fences.reopened_fence(pending, self._fence, is_inside_line=self._is_inside_line)
+            length = fences.reopened_fence_length(pending, self._fence, is_inside_line=self._is_inside_line)
             if not length and self._replays_after_bare_fence(pending, is_partial=False):
-                length = fences.bare_fence(pending, self._fence)
+                length = fences.bare_fence_length(pending, self._fence)
             if length:
                 self._fence = None
                 self._blank = self._breaks = ""
@@ -200,19 +200,19 @@ class Seam:
             length = _header_length(header, text)
             if length and not self._restarts_beyond(header, text):
                 self._headers = ()
-                self._owned_breaks = 0 if header.startswith("|") else _HEADING_BREAKS
+                self._breaks_to_remove = 0 if header.startswith("|") else _HEADING_BREAKS
                 self._is_indented = text[:1] in " \t"
                 return text[length:]
         return pending
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
-        """Return whether `text` replays the reply from its start and continues beyond `header`."""
+        """Return whether `text` repeats the reply from its start, and not only its first lines, the `header`."""
         length, common = _header_length(header, self._before), _common_length(self._before, text)
         return length > 0 and not is_short_coincidence(self._before[length:common].strip())
 
     def _without_replay(self, text: str) -> str:
         """Return `text` without the part that repeats the end of the reply, or its start after a restart."""
-        replayed = repeated_tail(self._tail, text)
+        replayed = replay_length(self._tail, text)
         if replayed:
             return text if _recurs(self._tail, text, replayed) else text[replayed:]
         common = _common_length(self._before, text)
@@ -220,14 +220,15 @@ class Seam:
             new_text = text[common:]
             return new_text if common == len(self._before) or not new_text.strip() else RESTART_MARK + new_text
         stripped = text.lstrip()
-        replayed = repeated_tail(self._tail, stripped) if len(stripped) < len(text) else 0
+        replayed = replay_length(self._tail, stripped) if len(stripped) < len(text) else 0
         return stripped[replayed:] if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed) else text
 
 
 def _recurs(before: str, text: str, replayed: int) -> bool:
-    """Return whether the overlap is followed by its own first line once more, so that the repetition may be intended.
+    """Return whether the first line of the overlap follows the overlap again, so that the repetition may be intended.
 
-    Example: after "x += 1\n" the continuation "x += 1\nx += 1\n" may be two new lines, or a replay and one new line.
+    `replayed` is the length of the overlap. Example: after "x += 1\n" the continuation "x += 1\nx += 1\n" may be two
+    new lines, or a repeated line and one new line.
     """
     line = _first_line(before, text[:replayed])
     return bool(line) and text.startswith(line, replayed)
@@ -255,7 +256,7 @@ def _without_indents(text: str) -> str:
 
 
 def _header_length(header: str, text: str) -> int:
-    """Return the length of `header` at the start of `text`, where its lines may be indented; 0 if it is not there."""
+    """Return the length of `header` at the start of `text`, in which its lines may be indented; otherwise 0."""
     end = 0
     for row in header.splitlines():
         start, end = end, text.find("\n", end) + 1
@@ -300,8 +301,8 @@ CLEAR_CHARS = 20
 _STRUCTURAL = frozenset("#|`\n")
 _RULE_CHARS = frozenset("|-:=_+*. \t")
 """Horizontal rules and the second row of a table consist only of these characters; a text may repeat them anywhere."""
-# All that may precede the text of a list item: `- [ ] **`, `12. `. Possessive quantifiers: otherwise three groups of
-# blanks in a row are matched in n³ ways.
+# The characters before the text of a list item: `- [ ] **`, `12. `. The quantifiers are possessive, because otherwise
+# three groups of blanks in a row match in n³ ways.
 _LIST_OPENER = lazy_pattern(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
 _HEADING = lazy_pattern(r"#{1,6} \S[^\n]*")
 _DELIMITER_ROW = lazy_pattern(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
@@ -314,10 +315,10 @@ _SENTENCE_END = lazy_pattern(r"[.!?:][*_\"'”’)]*$")
 _PARTIAL_BLOCK_START = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
-def repeated_tail(before: str, text: str) -> int:
-    """Return how many characters at the start of `text` certainly replay the end of `before`, 0 if none do.
+def replay_length(before: str, text: str) -> int:
+    """Return how many characters at the start of `text` certainly repeat the end of `before`, or 0.
 
-    `before` is only the searched tail. Only the longest overlap is examined: a shorter one is never clearer.
+    `before` is only the searched tail. Only the longest overlap is examined: a shorter overlap is never clearer.
     """
     length = longest_overlap(before, text)
     return length if length and _is_replay(before, text[:length]) else 0
@@ -392,13 +393,13 @@ def _is_replay(before: str, overlap: str) -> bool:
 
 
 def _occurs_once(text: str, part: str) -> bool:
-    """Return whether `part`, with which `text` ends, occurs nowhere before that."""
+    """Return whether `part`, the end of `text`, occurs only there and does not repeat itself."""
     first = text.find(part)
     return first == len(text) - len(part) and not _is_periodic(part)
 
 
 def _is_periodic(part: str) -> bool:
-    """Return whether `part` repeats itself ("ab ab ab"), so that the end of the replay is ambiguous."""
+    """Return whether `part` repeats itself ("ab ab ab"), so that the end of a repetition is ambiguous."""
     border = _borders(part)[-1]
     return border * 2 >= len(part)
 
@@ -413,11 +414,11 @@ def is_restart(before: str, text: str, common: int) -> bool:
     return is_clear and before.find(start, 1) == -1 and not _is_periodic(start)
 
 
-def replayed_header(before: str) -> tuple[str, ...]:
+def repeatable_headers(before: str) -> tuple[str, ...]:
     """Return the headers that a continuation may repeat: the heading of its section, the first two rows of its table.
 
     Only complete lines that occur once in `before` are returned, because a recurring line is part of the document. A
-    heading at the end of `before` is not returned: it is an ordinary overlap. Lines come without indentation.
+    heading at the end of `before` is not returned: it is an ordinary overlap. The lines have no indentation.
     """
     lines = before.split("\n")
     complete = lines[:-1]
@@ -459,6 +460,7 @@ def _has_all_cells(before: str, row: str) -> bool:
 
 
 MAX_LEAD_IN = 200
+"""A longer text, in characters, is no longer held back as the start of a lead-in."""
 _MAX_SEARCHED = 1_000
 """The number of characters after leading blanks that are searched for a lead-in."""
 
@@ -532,8 +534,8 @@ _FIRST_LETTERS = (
 )  # fmt: skip
 
 
-def lead_in(text: str) -> int:
-    """Return the length of a lead-in at the start of `text`, including the white space before it."""
+def lead_in_length(text: str) -> int:
+    """Return the length of a lead-in at the start of `text`, including the white space before it; otherwise 0."""
     start = len(text) - len(text.lstrip())
     searched = text[start : start + _MAX_SEARCHED]
     match = re.match(_LEAD_IN, searched)

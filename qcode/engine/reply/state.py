@@ -76,13 +76,13 @@ class ReplyState:
         self.phase: ReplyPhase = Unsent()
         """The event that the reply waits for."""
         self.base: list[BlockDraft] = []
-        """The blocks that were shown and are kept."""
+        """The blocks of ended attempts that are part of the reply."""
         self.superseded: SupersededAttempt | None = None
         """An earlier attempt that a new one may replace."""
-        self.has_made_room = False
-        """The conversation was compacted for this reply, which is done only once."""
-        self.has_taken_back = False
-        """Front ends removed the text of the superseded attempt, so that restoring it must show it again."""
+        self.has_compacted = False
+        """A compaction was requested for this reply; there is at most one."""
+        self.has_retracted_text = False
+        """Front ends removed the text of the superseded attempt; `PartialRestored` shows it again if it is restored."""
         self.records: list[AttemptRecord] = []
         """A record of each attempt that ended or failed, in order."""
         self.searches: list[tuple[int, WebSearched]] = []
@@ -105,16 +105,16 @@ class ReplyState:
         """Failures in a row, without new text between them."""
         self.limit_waits = 0
         """How many rate limits the reply has waited for."""
-        self.replaced: ErrorInfo | None = None
-        """The last failure of a model that a fallback model replaced, with the name of that model."""
-        self.breaks = 0
+        self.replaced_model_error: ErrorInfo | None = None
+        """The failure of the model that a fallback model replaced last."""
+        self.text_resumptions = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
-        self.has_broken_off = False
-        """An attempt of this reply was given up because of a damaged event."""
-        self.resends = 0
-        """The number of `Retry` events emitted for broken streams."""
-        self.relearned: set[str] = set()
-        """The kinds of limits learned from refusals in a row; each kind is learned once, so that retries end."""
+        self.has_restarted_after_damage = False
+        """An attempt of this reply was stopped because of a damaged event."""
+        self.transport_retries = 0
+        """How many `Retry` events with the reason `transport` were emitted."""
+        self.learned_limit_kinds: set[str] = set()
+        """The kinds of limits learned from consecutive errors; each kind is learned once, so that the retries end."""
         self.caps = self._plan_caps()
 
     def _plan_caps(self) -> caps.Caps:
@@ -135,8 +135,8 @@ class ReplyState:
         self.tools = plan.tools_by_name
         self.caps = self._plan_caps()
         self.has_escalated = False
-        self.failures = self.breaks = 0
-        self.relearned.clear()
+        self.failures = self.text_resumptions = 0
+        self.learned_limit_kinds.clear()
         self.ledger.price = model.facts.price
 
     def mark_cut(self, raw_stop: str) -> None:
@@ -156,7 +156,7 @@ class ReplyState:
         return learn
 
     def fit_cap(self, request: ModelRequest, cap: int) -> int | None:
-        """Return `cap` clamped to the room that the window leaves for `request`, None if that is too little."""
+        """Return `cap` clamped to the tokens that the window leaves for `request`, None if they are too few."""
         window = self.model.window
         size = self.counter.size_of(request, threshold=caps.max_prompt_tokens(cap, window))
         return caps.fit(cap, prompt_tokens=size.tokens, window=window, is_counted=size.is_counted)
@@ -170,7 +170,7 @@ class ReplyState:
         seam: Seam | None = None,
         is_broken: bool = False,
     ) -> list[Effect]:
-        """Start an attempt that continues `base`; for a first attempt `base` is empty."""
+        """Start an attempt that continues `base`; `base` is empty for a first attempt."""
         self.ledger.count(cause)
         attempt = Attempt(
             kind,
@@ -188,9 +188,9 @@ class ReplyState:
         return [SendRequest(request)]
 
     def send_continuation(self, cap: int, cause: RequestCause, *, is_broken: bool) -> list[Effect]:
-        """Request the continuation of `base`. With prefill the host continues exactly, so no seam is needed."""
+        """Request the continuation of `base`. With prefill the host continues exactly, so no seam filter is needed."""
         self.base = without_trailing_reasoning(self.base)
-        request = requests.continuing_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
+        request = requests.continuation_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
         seam = None if request.is_prefill else Seam(text_of(self.base))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
@@ -224,11 +224,11 @@ class ReplyState:
 
     def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
         """Return the event that makes front ends remove the text of this reply, because a new attempt replaces it."""
-        self.has_taken_back = True
+        self.has_retracted_text = True
         return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
 
     def supersede(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
-        """Keep the text of an attempt while another one replaces it; of two such texts, the longer is kept."""
+        """Discard an attempt but store its text until its replacement succeeds; the longer of two texts is stored."""
         self.discard(attempt)
         if self.superseded is None or attempt.shown_chars > len(self.superseded.text):
             text = text_of(attempt.drafts)
@@ -240,12 +240,12 @@ class ReplyState:
         self.base = join_drafts(self.base, attempt.drafts)
 
     def absorb_text(self, attempt: Attempt) -> None:
-        """Add the text of an attempt that did not end; its calls may be incomplete and are dropped."""
+        """Add the blocks of an attempt without its calls, which may be incomplete."""
         self.kept_tokens += self.tokens_of(attempt)
         self.base = join_drafts(self.base, without_calls(attempt.drafts))
 
     def restore_superseded(self, *, is_interrupted: bool = False) -> list[Effect]:
-        """Restore the text of the superseded attempt, without its calls. `is_interrupted`: the user ends the reply."""
+        """Make the superseded attempt the reply, without its calls. `is_interrupted`: the user ends the reply."""
         superseded = self.superseded
         if superseded is None:
             return []
@@ -264,16 +264,16 @@ class ReplyState:
     def _reinstate(self, superseded: SupersededAttempt, *, is_interrupted: bool = False) -> list[Effect]:
         self.superseded = None
         self._set_discarded(superseded.attempt, is_discarded=False)
-        if not self.has_taken_back:
+        if not self.has_retracted_text:
             return []
-        self.has_taken_back = False
+        self.has_retracted_text = False
         reasoning = "".join(draft.text for draft in superseded.drafts if draft.kind == "reasoning")
         return [Emit(PartialRestored(superseded.text, reasoning, is_interrupted))]
 
     def keep_longest_text(self, attempt: Attempt | None, *, is_interrupted: bool = False) -> list[Effect]:
         """Keep the longest text of a reply that is about to end; `attempt` is closed already.
 
-        `is_interrupted`: the user ends it.
+        `is_interrupted`: the user ends the reply.
         """
         shown_length = attempt.shown_chars if attempt else 0
         if self.superseded is not None and len(self.superseded.text) >= shown_length:
@@ -396,8 +396,8 @@ def describe_repetition(*, has_text: bool) -> str:
     return f"The model kept repeating itself, so qcode stopped it{ending}. Rephrase the request, or try another model."
 
 
-def describe_no_room(prompt_tokens: int, window: int | None) -> str:
-    """Return the message for a prompt that leaves no room for a reply in the context window."""
+def describe_full_window(prompt_tokens: int, window: int | None) -> str:
+    """Return the message for a prompt that fills the context window."""
     size = window or DEFAULT_CONTEXT_WINDOW
     return (
         f"The prompt (about {prompt_tokens:,} tokens) leaves no room for a reply in the context window of {size:,}. "
@@ -414,7 +414,7 @@ def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
 
 
 def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
-    """Return the message for a reply that stays truncated: the requests made, the reason, and what to do."""
+    """Return the message for a reply that stays truncated: the number of requests, the reason, and advice."""
     request_count = count_text(len(attempts), "request")
     reason = {
         "no_progress": "the last continuation added nothing",
@@ -436,7 +436,7 @@ def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str
 
 
 def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
-    """Return the message for a reply that never got beyond thinking: its limits, and what to do."""
+    """Return the message for a reply that has only reasoning: its output caps, and advice."""
     thought = f"{count_text(thinking_chars, 'character')} of thinking"
     return (
         f"Thinking used up the output limit in every request ({_caps_text(attempts)}; {thought}, no answer). "
@@ -445,7 +445,7 @@ def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: in
 
 
 def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
-    """Return the message for a reply that was truncated before anything arrived."""
+    """Return the message for a reply that was truncated before any block arrived."""
     return (
         f"The reply was truncated before any text or tool call arrived ({_caps_text(attempts)}). Ask for less at once, "
         "or set a higher --max-output-tokens."

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from qcode.protocol.tools import Refused, Runs, ToolOutcome, ToolSpec
+from qcode.protocol.tools import CommandExecution, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
 from qcode.tools.shell import Shell
@@ -172,7 +172,7 @@ class Diagnostics:
             "additionalProperties": False,
         },
         is_backgroundable=True,
-        safety=Runs(),
+        safety=CommandExecution(),
     )
 
     def shell_arguments(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:

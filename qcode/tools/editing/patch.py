@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import Files, Refused, ToolSpec
+from qcode.protocol.tools import FileAccess, Refused, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
@@ -65,7 +65,7 @@ class ApplyPatch(ChangeTool):
         },
         edits_by="patch",
         draft="input",
-        safety=Files("write", _paths),
+        safety=FileAccess("write", _paths),
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:

@@ -177,9 +177,9 @@ def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
         names = sorted(entry.name for entry in location.path.parent.iterdir())
     except OSError:
         return ""
-    from qcode.text.match import guess, similar
+    from qcode.text.match import did_you_mean, similar
 
-    hint = guess([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
+    hint = did_you_mean([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
     return hint and f"; {hint}"
 
 

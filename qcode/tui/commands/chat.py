@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.clean import quoted
-from qcode.text.match import unknown
+from qcode.text.match import unknown_name_error
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext, find_command, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES, meaning_of
@@ -66,7 +66,9 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.model_use.use_effort(level)
     elif typed:
         choices = (AUTO, *EFFORTS)
-        context.refuse(unknown(f"effort {quoted(typed)}", typed, choices, f"Choose from {', '.join(choices)}."))
+        context.refuse(
+            unknown_name_error(f"effort {quoted(typed)}", typed, choices, f"Choose from {', '.join(choices)}.")
+        )
     elif context.app is not None:
         _pick_effort(context)
     else:
@@ -130,7 +132,7 @@ def _mode(context: CommandContext, name: str) -> None:
         context.refuse(f"Cannot switch to {name} here. {flag_hint}")
     elif name:
         choices = f"Choose from {', '.join(labels)}."
-        context.refuse(unknown(f"mode {quoted(name)}", name, labels, choices))
+        context.refuse(unknown_name_error(f"mode {quoted(name)}", name, labels, choices))
     else:
         lines = [f"  {mode_label(mode)}: {meaning_of(mode, is_trusted=is_trusted)}" for mode in MODES]
         heading = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
@@ -187,7 +189,7 @@ def _clear(context: CommandContext, _argument: str) -> None:
 def _connect(context: CommandContext, provider: str) -> None:
     names = context.agent.keys.names()
     if provider and provider not in names:
-        context.refuse(unknown(f"provider {quoted(provider)}", provider, names, "/connect lists them."))
+        context.refuse(unknown_name_error(f"provider {quoted(provider)}", provider, names, "/connect lists them."))
     else:
         context.screen.connect(provider)
 

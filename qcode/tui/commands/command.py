@@ -16,7 +16,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
 from qcode.text.clean import one_line, quoted
-from qcode.text.match import unknown
+from qcode.text.match import unknown_name_error
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import MenuItem
 from qcode.values import dataclass
@@ -319,7 +319,7 @@ def typed_names(commands: Sequence[Command]) -> list[str]:
 
 def unknown_command(name: str, commands: Sequence[Command]) -> str:
     """Return the error about an unknown command, with the nearest name."""
-    return unknown(f"command /{name}", name, typed_names(commands), "/help lists them.", "/{}")
+    return unknown_name_error(f"command /{name}", name, typed_names(commands), "/help lists them.", "/{}")
 
 
 def unexpected_argument(name: str, argument: str, command: Command) -> str:

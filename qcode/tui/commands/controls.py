@@ -15,7 +15,7 @@ from qcode.protocol.approvals import NO_OPTIONS
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, quoted
-from qcode.text.match import unknown
+from qcode.text.match import unknown_name_error
 from qcode.text.sentences import capitalized
 from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.panels.servers import details, listing
@@ -73,7 +73,7 @@ def _tools(context: CommandContext, name: str) -> None:
         context.view.show_panel(f"Tool {one_line(named_tool.name)}", permission_text.tool_text(named_tool))
     elif name:
         names = [tool.name for tool in tools]
-        context.refuse(unknown(f"tool {quoted(name)}", name, names, "/tools lists them."))
+        context.refuse(unknown_name_error(f"tool {quoted(name)}", name, names, "/tools lists them."))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -334,7 +334,7 @@ def _mcp(context: CommandContext, argument: str) -> None:
         context.refuse("Name the server: /mcp restart NAME. /mcp lists them.")
     elif name and server is None:
         names = [status.name for status in context.screen.servers.statuses]
-        context.refuse(unknown(f"tool server {quoted(name)}", name, names, "/mcp lists them."))
+        context.refuse(unknown_name_error(f"tool server {quoted(name)}", name, names, "/mcp lists them."))
     elif is_restart:
         context.screen.servers.restart(name)
         context.view.notify("info", f"Restarting {name}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.text.clean import quoted
-from qcode.text.match import sentences, suggestion
+from qcode.text.match import suggestion, with_hint
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
@@ -116,7 +116,7 @@ def _help(context: CommandContext, topic: str) -> None:
         context.view.show_panel(command.usage, command.help + aliases)
     else:
         hint = suggestion(topic, [_DEMO, _ALL, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
-        context.refuse(sentences(f"No help on {quoted(topic)}", hint))
+        context.refuse(with_hint(f"No help on {quoted(topic)}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
 from qcode.text.clean import quoted
-from qcode.text.match import unknown
+from qcode.text.match import unknown_name_error
 from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
 from qcode.tui.theme import AUTO
 
@@ -174,7 +174,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.refuse(str(refusal))
         return
     if name and name not in settings:
-        context.refuse(unknown(f"setting {quoted(name)}", name, settings, "/config lists them."))
+        context.refuse(unknown_name_error(f"setting {quoted(name)}", name, settings, "/config lists them."))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
@@ -189,7 +189,7 @@ def _config(context: CommandContext, argument: str) -> None:
 def _change_setting(context: CommandContext, name: str, value: str) -> None:
     themes = (AUTO, *context.app.app.theme_names) if context.app is not None else ()
     if name == "ui.theme" and themes and value not in themes:
-        context.refuse(unknown(f"theme {quoted(value)}", value, themes, "/theme lists them."))
+        context.refuse(unknown_name_error(f"theme {quoted(value)}", value, themes, "/theme lists them."))
         return
     try:
         setting = context.agent.settings.change(name, value)

@@ -31,13 +31,13 @@ from qcode.protocol.events import PartialRestored, Retry, TurnEnded
 from qcode.protocol.messages import Message, ToolCall, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Outcome, TextDelta
-from qcode.protocol.tools import Files, ToolOutcome
+from qcode.protocol.tools import FileAccess, ToolOutcome
 from qcode.providers.demo.guide import LONG_CHARS, LONG_FILE_CHARS, VERY_LONG_CHARS, guide
 from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
 from qcode.text.json import JsonObject
 from tests.providers.demo.asking import TOOLS
 
-_WRITES = Files("write", lambda _: ())
+_WRITES = FileAccess("write", lambda _: ())
 _TOOLS = tuple(replace(tool, safety=_WRITES if tool.name in ("write", "edit") else None) for tool in TOOLS)
 
 

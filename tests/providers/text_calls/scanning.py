@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from qcode.protocol.tools import Files, ToolSpec
+from qcode.protocol.tools import FileAccess, ToolSpec
 from qcode.providers.text_calls.scanner import ExtractedCalls, ScannedPart, TextCalls, VisibleText
 
 TOOLS = (
@@ -32,7 +32,7 @@ TOOLS = (
             "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
             "required": ["path", "content"],
         },
-        safety=Files("write", lambda _: ()),
+        safety=FileAccess("write", lambda _: ()),
     ),
     ToolSpec("list_files", "Lists files.", {"type": "object", "properties": {}}),
 )
