@@ -71,7 +71,7 @@ def _price_or(price: Decimal | None, fallback: Decimal) -> Decimal:
 
 
 def _sum(left: int | None, right: int | None) -> int | None:
-    """Return the sum of two counts, in which None counts as 0; None if both are None."""
+    """Return the sum of two counts, in which None counts as 0; two None give None."""
     if left is None:
         return right
     return left if right is None else left + right
