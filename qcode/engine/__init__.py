@@ -48,6 +48,7 @@ Where to look:
     reply/reply       how a decision is carried out: text that is shown, stored and judged
     reply/phase       the phases of a reply, and its result
     reply/failures    broken streams, refused requests, full windows, truncated calls
+    reply/retries     when a request is retried, and after which wait
     reply/assembler   the kind of reply that an attempt was, and whether its calls are complete
     reply/attempt     the part of a stream that is shown, its block numbers, inline thinking
     reply/seam        removal of repeated text at the start of a continuation

@@ -416,9 +416,8 @@ class AppView:
             self.app.apply_theme(name)
             self._agent.settings.choices.save_theme(name)
             return True
-        self.notify(
-            "warning", unknown_name_error(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them.")
-        )
+        text = unknown_name_error(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them.")
+        self.notify("warning", text)
         return False
 
     def show_trust(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
-from qcode.engine.effects import Effect, Emit, Fallback, ReplyFailed, StopRequest, SwitchModel, Wait
+from qcode.engine.effects import Effect, Emit, ReplyFailed, StopRequest, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
@@ -33,6 +33,17 @@ from qcode.engine.reply.phase import (
 )
 from qcode.engine.reply.recovery import Done
 from qcode.engine.reply.requests import continuation_request, text_of
+from qcode.engine.reply.retries import (
+    LIMIT_REPORT_S,
+    MAX_LIMIT_JITTER_S,
+    MAX_LIMIT_WAITS,
+    MAX_OVERSLEPT_S,
+    MAX_TRANSPORT_CONTINUATIONS,
+    allowed_limit_wait,
+    allowed_wait,
+    delay_before_retry,
+    may_fall_back,
+)
 from qcode.engine.reply.seam import Seam
 from qcode.engine.reply.state import ReplyState, describe_cut, describe_full_window
 from qcode.engine.transcript import RefusedPart, refused_part, refuses_all_images, without_part
@@ -49,7 +60,6 @@ if TYPE_CHECKING:
     from qcode.engine.counting import PromptCounter
     from qcode.engine.model_facts import KnownModel
     from qcode.engine.reply.requests import ReplyPlan
-    from qcode.protocol.model import RetrySettings
 
 _UNUSABLE = (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL)
 """If a fallback model fails with one of these, the next fallback model is tried. On the first model, the turn ends."""
@@ -114,7 +124,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     if error.kind in _UNUSABLE and state.replaced_model_error is not None and state.plan.fallback is not None:
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info)]
-    limit_wait = None if delay is not None else wait_for_limit(error, state.limit_waits, state.plan.retries)
+    limit_wait = None if delay is not None else allowed_limit_wait(error, state.limit_waits, state.plan.retries)
     is_over = delay is None and limit_wait is None
     if is_over or not state.is_affordable or (is_continued and state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS):
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
@@ -176,7 +186,7 @@ def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Eff
     state.plan = replace(state.plan, fallback=None)
     if limit is None:
         return _retry_or_abort(state, phase.attempt, phase.failure)
-    wait = None if limit.wait_refusal else _wait_within(limit.retry_after, state.limit_waits, state.plan.retries)
+    wait = None if limit.wait_refusal else allowed_wait(limit.retry_after, state.limit_waits, state.plan.retries)
     if wait is not None and state.is_affordable:
         return _wait_or_ask(state, phase, limit, wait, phase.failure.jitter)
     error = replace(
@@ -548,64 +558,3 @@ def _closed_object(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return text[start:end]
-
-
-def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
-    """Return whether another model may succeed: the host is overloaded, broken, unreachable or at a limit.
-
-    Another model does not help after a bad key or request, a full window, or a failure of this machine's network.
-    """
-    if error.kind is ErrorKind.QUOTA:
-        return fallback.on_quota
-    return error.kind in (ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.RATE_LIMIT, ErrorKind.UNREACHABLE)
-
-
-def wait_for_limit(error: ProviderError, waits: int, settings: RetrySettings) -> float | None:
-    """Return the seconds until the end of a rate limit, or None if the reply must not wait for it.
-
-    `waits` counts the limits that this reply has already waited for. An account without credit has no end of its limit.
-    """
-    if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
-        return None
-    return _wait_within(error.retry_after, waits, settings)
-
-
-def _wait_within(wait: float | None, waits: int, settings: RetrySettings) -> float | None:
-    if settings.wait_for_limit == "never" or wait is None or waits >= MAX_LIMIT_WAITS:
-        return None
-    return wait if wait <= settings.limit_wait_max_s else None
-
-
-MAX_TRANSPORT_CONTINUATIONS = 3
-"""How often a reply is continued after its stream broke."""
-MAX_LIMIT_WAITS = 3
-"""How many rate limits a reply waits for."""
-MAX_LIMIT_JITTER_S = 30.0
-"""The maximum random delay after the end of a rate limit."""
-MAX_OVERSLEPT_S = 1_800.0
-"""If a limit ended longer ago than this, because the machine was asleep, the user is asked before the request."""
-LIMIT_REPORT_S = 60.0
-"""The interval at which front ends get the remaining wait."""
-QUICK_RETRY_S = 0.5
-"""The wait before the only retry of a refused connection."""
-_MAX_STEP_S = 16.0
-"""The maximum wait before a retry, unless the server asks for a longer one."""
-
-
-def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:
-    """Return the seconds to wait before the next attempt, or None to give up.
-
-    `failures` counts this failure and those directly before it. The wait is `jitter`, a random number in [0, 1), times
-    1, 2, 4, 8, then 16 seconds ("full jitter"), and at least what the server asks for. A refused connection gets one
-    quick retry.
-    """
-    if not error.kind.is_transient or not error.may_retry or failures > settings.max_retries:
-        return None
-    if error.retry_after is None and error.period in ("day", "plan"):
-        return None
-    if error.kind is ErrorKind.UNREACHABLE:
-        return QUICK_RETRY_S if failures == 1 else None
-    if error.retry_after is not None and error.retry_after > settings.retry_after_max_s:
-        return None
-    step = min(_MAX_STEP_S, float(2 ** (failures - 1)))
-    return max(jitter * step, error.retry_after or 0.0)
