@@ -30,8 +30,7 @@ MAX_ESTIMATED_SHARE = 10
 """The tokens since the provider's count may be a tenth of that count; with more, a prompt is treated as estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
-"""No conversation has longer tokens on average: tokens of English and code have about 4 bytes, tokens of long words 6.
-"""
+"""No conversation has longer tokens on average: tokens of English and code have about 4 bytes, long words about 6."""
 
 Measure: TypeAlias = Callable[[str], int]
 """A function that counts or estimates the tokens of a text."""

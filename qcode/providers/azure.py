@@ -1,8 +1,8 @@
 """Addresses of Azure OpenAI. Pure.
 
 A resource is served at `/openai/v1`; there, requests contain the name of a deployment instead of a model name. With a
-dated `api-version`, the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
-reference. `MODEL_PLACEHOLDER` in an address is replaced by the model of a request.
+dated `api-version`, the deployment is part of the address instead: the client replaces `MODEL_PLACEHOLDER` in the
+address with the model of the request. Source: Azure's pages on the v1 API and its REST reference.
 """
 
 from __future__ import annotations
@@ -49,5 +49,5 @@ def complete(address: str) -> str:
 
 
 def headers(api_key: str, key_source: str) -> dict[str, str]:
-    """Return the headers for a key, none for an Entra token. The empty value removes the usual `Authorization`."""
+    """Return the headers for a key, no headers for an Entra token. An empty value removes the usual `Authorization`."""
     return {} if not api_key or key_source == TOKEN_VARIABLE else {KEY_HEADER: api_key, "authorization": ""}

@@ -1,9 +1,9 @@
-"""Shared parts of the decoders: block numbers, stop reasons, hosted searches, marks of calls written as text. No I/O.
+"""Code that all decoders use: block numbers, stop reasons, hosted searches, marks of calls written as text. No I/O.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
-`normalize_stop` maps the stop reason of a host to a `StopReason`, with the table of the codec. A part of a hosted
-search becomes a reasoning block. Its text is for the user; its opaque data is the part as the host sent it, and is sent
-back only to that host. `MarkSearch` finds the position at which a call written as text may begin.
+`normalize_stop` maps the stop reason of a host to a `StopReason`, with the table of the codec. A search that the host
+runs becomes reasoning blocks. Their text is for the user; their opaque data is the unchanged data of the host, and is
+sent back only to that host. `MarkSearch` finds the position at which a call written as text may begin.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class BlockWriter:
         return [] if block is None else self.end(block)
 
     def begin(self, kind: BlockKind) -> int:
-        """Start a block and return its number. Its first delta is the first event about it."""
+        """Start a block and return its number. There is no event before its first delta."""
         block, self._next_block = self._next_block, self._next_block + 1
         self._open[block] = kind
         return block
@@ -105,7 +105,7 @@ class BlockWriter:
         return [_delta(kind, block, text)] if text else []
 
     def announce(self, block: int) -> list[ReplyEvent]:
-        """Return an empty delta that announces the kind of `block`, for a block that may have no text."""
+        """Return an empty delta, which tells front ends the kind of a block that may have no text."""
         return [_delta(self._open[block], block, "")]
 
     def end(self, block: int, opaque: Opaque | None = None) -> list[ReplyEvent]:
@@ -150,7 +150,7 @@ class PrefilledSpace:
         self._space = space
 
     def drop_repeated(self, text: str) -> str:
-        """Return the next part of the reply's text, without the white space that repeats the end of the prefill."""
+        """Return `text`, the next text of the reply, without the white space that repeats the end of the prefill."""
         while self._space and text:
             if text[0] != self._space[0]:
                 self._space = ""
@@ -297,14 +297,14 @@ _MARKS = (
     "<minimax:tool_call>", "<|tool_call", "<|channel|>commentary to=", "<|channel|>analysis to=",
     "<|start|>assistant to=",
 )  # fmt: skip
-"""The marks of `_MARK` except for fences; the end of a chunk may be the start of one."""
+"""The marks of `_MARK` except for fences. The end of a chunk may be the start of a mark."""
 _PARTIAL_FENCE = lazy_pattern(
     r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE
 )
 _MARK_START = lazy_pattern(r"[<\[T`]")
 """The characters with which a mark may start."""
 _MAX_MARK_CHARS = 48
-"""No mark is longer."""
+"""The maximum length of a mark."""
 
 
 class MarkSearch:
@@ -329,27 +329,27 @@ class MarkSearch:
         return self._passed_texts[0]
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Return the text that is certainly not in a call, and the text from the next mark on, empty without one."""
+        """Return the text that is certainly not in a call, and the text from the next mark on, or an empty text."""
         window, self._held_text = self._held_text + text, ""
         mark = _MARK.search(window)
         position = len(window) if mark is None else mark.start()
         if self._finds_objects:
             position = self._object_in(window, position)
         if position < len(window):
-            self.add_plain(window[:position])
+            self.add_text(window[:position])
             return window[:position], window[position:]
         undecided = _count_undecided(window)
         self._held_text = window[len(window) - undecided :]
-        self.add_plain(window[: len(window) - undecided])
+        self.add_text(window[: len(window) - undecided])
         return window[: len(window) - undecided], ""
 
     def flush(self) -> str:
         """Return the text that was held back."""
         held, self._held_text = self._held_text, ""
-        self.add_plain(held)
+        self.add_text(held)
         return held
 
-    def add_plain(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add text that does not begin a call."""
         if not text:
             return

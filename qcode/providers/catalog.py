@@ -33,8 +33,8 @@ _DEFAULT_MODELS: Mapping[str, str] = {
     "demo": "demo",
 }
 
-# Models served only by their vendor (or a relay to it): a `vendor/model` name is the same model everywhere.
-# By vendor: its provider in the table, and the prefixes of the names of its models.
+# Vendors whose models only the vendor serves, directly or through a relay, so that a `vendor/model` name is the same
+# model everywhere. The values are the vendor's provider in the table, and the prefixes of its models' names.
 _VENDOR_MODELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic", ("claude-",)),
     "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
@@ -56,8 +56,8 @@ class CatalogTable:
     """The date of that table."""
     facts: Mapping[str, Mapping[str, ModelFacts]]
     """The facts about a model, by provider and exact name."""
-    plain: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """The exact names, by provider and plain name: the name without date and similar affixes, see `plain_name`."""
+    exact_names: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """The exact names, by provider and plain name. A plain name has no date or similar affix (see `plain_name`)."""
     responses_only: frozenset[str]
     """The models of OpenAI that only the Responses API serves."""
 
@@ -139,7 +139,7 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     name = exact_name(provider, model)
     if name in rows:
         return rows[name]
-    plain, spellings = plain_name(provider, name), read_table().plain.get(provider, {})
+    plain, spellings = plain_name(provider, name), read_table().exact_names.get(provider, {})
     facts = _shared_facts(rows, plain, spellings.get(plain, ()))
     if facts is None and provider == "bedrock" and (base := without_region(plain)) != plain:
         facts = _shared_facts(rows, base, spellings.get(base, ()))
@@ -157,6 +157,7 @@ def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, 
 
 
 def _find_relayed(provider: str, model: str) -> ModelFacts | None:
+    """Return the facts about `vendor/model` at a relay, from the rows of the vendor; None if they do not apply."""
     vendor, _, name_and_variant = model.strip().lower().partition("/")
     name, _, variant = name_and_variant.partition(":")
     vendor_provider, families = _VENDOR_MODELS.get(vendor, ("", ()))

@@ -16,6 +16,7 @@ from qcode.text.pattern import lazy_pattern
 MIN_THINKING_BUDGET = 1024
 """The smallest `budget_tokens` that the API accepts."""
 
+# The thinking budget in tokens for each effort.
 _BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
 _ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
 # Models up to 4.5 take a token budget for thinking; later models think adaptively and take an effort.

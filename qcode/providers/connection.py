@@ -40,7 +40,7 @@ class ConnectionOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Limits in seconds: for connecting, and for silence. Silence is time without a received byte, not even a ping."""
+    """Limits in seconds for connecting, and for silence: the time in which no byte is received, not even a ping."""
 
     connect: float = 10.0
     first_event: float = 600.0
@@ -50,7 +50,7 @@ class Timeouts:
     idle_local: float = 600.0
     """Replaces `idle` for hosts on this machine or its network."""
     after_stop: float = 10.0
-    """Silence after the stop reason. Only usage may follow, so the reply is complete."""
+    """Silence after the stop reason. Then the reply counts as complete, because only usage may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def describe_key(source: str) -> str:
 
 
 def is_command(source: str) -> bool:
-    """Return whether the source of a key is a command such as `qcode auth login openai`, not a variable."""
+    """Return whether `source`, the source of a key, is a command such as `qcode auth login openai`, not a variable."""
     return source.startswith("qcode ")
 
 

@@ -1,6 +1,6 @@
 """Requests to a host without its SDK, for connections that need only an address and a key, and no proxy.
 
-`DirectProvider` requests replies this way if the connection is plain, and uses the host's SDK for everything else.
+`DirectProvider` requests replies this way if possible, and uses the host's SDK otherwise and to list models.
 `DirectClient` sends one request at a time over an idle or new connection, and never retries or redirects. `http1`
 implements the protocol.
 """
@@ -46,10 +46,12 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
-"""The time for which an idle connection stays open: routers and load balancers drop one after about a minute."""
+"""How long an idle connection stays open: routers and load balancers drop it after about a minute."""
 
 _MAX_ERROR_BYTES = 1024 * 1024
+"""The maximum size of the body of an error response; the remaining body is not read."""
 _ERROR_LIMIT_S = 10.0
+"""The time limit for reading the body of an error response."""
 
 # A URL without user name, query or escapes, which needs no further processing.
 _PLAIN_URL = lazy_pattern(
@@ -63,7 +65,7 @@ class PostRequest:
 
     url: str
     headers: Mapping[str, str]
-    """They replace the default headers; an empty value removes one."""
+    """They replace default headers with the same name; an empty value removes the header."""
     body: bytes
 
 
@@ -129,7 +131,7 @@ class DirectClient:
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Load the trusted certificates. Blocks: call it in a thread. Raise `ProviderError`."""
+        """Load the trusted certificates. It blocks, so call it in a thread. Raise `ProviderError` if that fails."""
         with self._lock:
             if self._tls is None and self._connection.base_url.startswith("https:"):
                 self._tls = tls_context(self._connection)
@@ -193,9 +195,9 @@ class DirectClient:
         return None
 
     def _keep_open(self, wire: HttpConnection, keep_alive: str) -> None:
-        """Keep a connection open, at most until a second before the timeout in `keep_alive` (the header).
+        """Keep a connection open, at most until one second before the timeout in the header `keep_alive`.
 
-        The second allows for the delay of the network.
+        This second allows for the delay of the network.
         """
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
@@ -217,7 +219,7 @@ _USUAL_SPELLINGS = {
 
 
 def _request_bytes(post: PostRequest) -> bytes:
-    """Return the bytes of a request. Given headers replace the default ones; an empty value removes a header."""
+    """Return the bytes of a request. See `PostRequest` for its headers. Raise `BadHeader`."""
     parts = urlsplit(post.url)
     headers = {
         "host": parts.netloc,
@@ -273,10 +275,12 @@ async def _error_content(response: DirectResponse) -> bytes:
     return content
 
 
-def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether `connection` can be made directly, without any setting that only an SDK or httpx2 supports.
+def can_connect_directly(
+    connection: Connection, variables: tuple[str, ...], environ: Mapping[str, str] = os.environ
+) -> bool:
+    """Return whether `connection` needs no feature that only an SDK or httpx2 supports, such as a proxy.
 
-    `variables` are environment variables that change the SDK's requests in other ways than key and address.
+    `variables` are environment variables that change the SDK's requests, apart from key and address.
     """
     if not _PLAIN_URL.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
         return False
@@ -291,7 +295,7 @@ class DirectProvider(SdkProvider[ClientT]):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._direct = DirectClient(connection) if is_plain(connection, self.sdk_variables) else None
+        self._direct = DirectClient(connection) if can_connect_directly(connection, self.sdk_variables) else None
 
     @abstractmethod
     def _build_post(self, request: ModelRequest) -> PostRequest:
@@ -299,7 +303,7 @@ class DirectProvider(SdkProvider[ClientT]):
         ...
 
     def warm_up(self) -> None:
-        """Import and load everything that the first request needs. Blocks: call it in a thread."""
+        """Import and load everything that the first request needs. It blocks, so call it in a thread."""
         if self._direct is None:
             super().warm_up()
         else:
@@ -345,7 +349,7 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
-    """Return whether a proxy may apply. Exceptions in NO_PROXY are left to the SDK's client."""
+    """Return whether a proxy may apply. `NO_PROXY` is ignored here, because the SDK's client applies it."""
     is_mac = os.uname().sysname == "Darwin"
     variables = {name: value for name, value in environ.items() if name.lower() in _PROXY_VARIABLES}
     if not (is_mac or variables):

@@ -26,7 +26,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.providers.rate_limits import Reset
 
-# Not compiled here: most runs have no error, so the first error compiles them.
+# These patterns are strings, which the first error compiles, because most runs have no error.
 _QUOTA = (
     r"(?i)insufficient[_ ](quota|balance|credit|fund)|billing|credit balance|spend_limit|spending limit|out of credits"
     r"|payment required|exceeded your current quota|quota_exceeded|too many tokens per day"
@@ -96,10 +96,10 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
 """Amazon's error names that are more precise than the status (API reference, "Common Errors" and Converse)."""
 
 
-def from_response(
+def error_of_response(
     origin: ConnectionOrigin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
 ) -> ProviderError:
-    """Convert a response with a status other than 2xx. `now` has a zone."""
+    """Convert a response with a status other than 2xx. `now` has a time zone."""
     body = read_body(status, content)
     if not body.type and (aws_type := headers.get("x-amzn-errortype", "")):
         body = replace(body, type=aws_type.partition(":")[0])
@@ -119,7 +119,7 @@ def from_response(
     )
 
 
-def from_stream(data: JsonObject) -> ProviderError:
+def error_of_stream(data: JsonObject) -> ProviderError:
     """Convert an error object in a stream with status 200, by its type; an unknown type counts as a server error."""
     body = read_object(data)
     kind = _kind_of_type(body)
@@ -140,7 +140,7 @@ def from_stream(data: JsonObject) -> ProviderError:
     )
 
 
-def attribute_error(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
+def with_origin(error: ProviderError, origin: ConnectionOrigin) -> ProviderError:
     """Return a copy of an error, with the provider's name added to its message and the key removed from it."""
     return ProviderError(
         error.kind,
@@ -222,7 +222,7 @@ def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
 
 
 def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
-    """Return the kind of an error by its type, code and message; None if they do not tell it."""
+    """Return the kind of an error by its type, code and message; None if they do not determine it."""
     if _is_quota(body):
         return ErrorKind.QUOTA
     if (kind := _kind_of_aws_type(body)) is not None:
@@ -241,8 +241,8 @@ def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
 def _is_quota(body: ErrorBody) -> bool:
     """Return whether the account has no quota left, as opposed to a rate limit that ends by itself.
 
-    Gemini mentions plan and billing for its limits per minute and per day too. An error with the time at which a limit
-    ends is a rate limit, whatever its message.
+    Gemini mentions plan and billing in messages about its limits per minute and per day too. An error with the time at
+    which a limit ends is a rate limit, whatever its message is.
     """
     if body.quota_ids or body.type.upper() == "RESOURCE_EXHAUSTED" or body.has_reset_time:
         return False
@@ -295,6 +295,7 @@ def is_error_object(data: Mapping[str, Json]) -> bool:
 
 
 MAX_MESSAGE = 600
+"""The maximum length of a server's message in an error, in characters."""
 
 _TITLE = lazy_pattern(r"<title[^<>]{0,500}>(.{0,2000}?)</title>", re.IGNORECASE | re.DOTALL)
 _HEADING = lazy_pattern(r"<h1[^<>]{0,500}>(.{0,2000}?)</h1>", re.IGNORECASE | re.DOTALL)
@@ -388,14 +389,15 @@ def page_title(text: str) -> str:
     return ""
 
 
-def is_page(text: str) -> bool:
+def is_html_page(text: str) -> bool:
     """Return whether `text` is an HTML page, by its beginning."""
     head = text[:512].lstrip("\ufeff \t\r\n").lower()
     return head.startswith(("<!doctype", "<html", "<head", "<body", "<?xml", "<h1", "<title"))
 
 
 def _text_line(status: int, text: str) -> str:
-    if not is_page(text):
+    """Return a body that is not JSON as one line; of a web page only the title."""
+    if not is_html_page(text):
         return single_spaced(text, MAX_MESSAGE)
     title = page_title(text)
     return (
@@ -404,6 +406,7 @@ def _text_line(status: int, text: str) -> str:
 
 
 def _status_line(status: int | None) -> str:
+    """Return the standard phrase of an HTTP status, such as `Bad Gateway`."""
     if status is None:
         return "no reason given"
     from http import HTTPStatus

@@ -27,15 +27,15 @@ def _keep_id(call_id: str) -> str:
     return call_id
 
 
-def alternate(
+def normalize_messages(
     messages: Sequence[Message], fit: Callable[[str], str] = _keep_id, used_ids: set[str] | None = None
 ) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
 
     Some servers number their calls from 1 in every reply, and other hosts reject such a history. `fit` converts an id
-    to one that the host accepts; ids that become equal are made distinct. The new id depends only on earlier messages,
-    so it does not change while the conversation grows. `used_ids` are the ids in earlier messages; the ids in
-    `messages` are added to them.
+    to an id that the host accepts; ids that become equal are made distinct. The new id depends only on earlier
+    messages, so it does not change while the conversation grows. `used_ids` are the ids in earlier messages; the ids in
+    `messages` are added to this set.
     """
     joined: list[Message] = []
     for message in messages:
@@ -47,7 +47,7 @@ def alternate(
 
 
 def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used_ids: set[str]) -> list[Message]:
-    """Return the messages with an accepted and unused id for each call and its result; see `alternate`."""
+    """Return the messages with an accepted and unused id for each call and its result; see `normalize_messages`."""
     renamed: dict[str, str] = {}
     result: list[Message] = []
     for message in messages:
@@ -106,6 +106,7 @@ def add_note(sent: list[JsonObject], note: JsonObject) -> None:
 
 
 _QUOTED_CHARS = 120
+"""How much of the end of a text is searched in the message that asks to continue the text."""
 
 
 def text_to_continue(messages: tuple[Message, ...]) -> str:
@@ -123,24 +124,26 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
     return text if text.strip() and quoted in messages[-1].text else ""
 
 
-_UNSETTLED = 6
-"""The number of messages at the end that each request encodes again: cache marks, prefill and notes change them."""
-_SLICE = 250
-"""The number of messages that are encoded at a time."""
-_CONVERSATIONS = 4
+_UNSETTLED_MESSAGES = 6
+"""How many messages at the end each request encodes again, because cache marks, prefill and notes change them."""
+_SLICE_MESSAGES = 250
+"""How many messages are encoded at a time."""
+_MAX_CONVERSATIONS = 4
 """The maximum number of conversations with a cached encoding."""
 COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+"""An encoder that writes JSON without white space."""
 
 
 @dataclass(slots=True)
 class _SettledPart:
-    """The part of a conversation whose encoding cannot change."""
+    """The start of a conversation, whose encoding cannot change any more."""
 
     variant: str
+    """See `EncodedMessages.encode_settled`."""
     messages: tuple[Message, ...] = ()
     call_ids: set[str] = field(default_factory=set)
     json: bytearray = field(default_factory=bytearray)
-    """Its JSON, without the brackets."""
+    """The encoded messages as the items of a JSON list, without its brackets."""
 
 
 class EncodedMessages:
@@ -177,22 +180,22 @@ class EncodedMessages:
         encode: Callable[[Sequence[Message], set[str]], Sequence[Json]],
         limit: int | None = None,
     ) -> tuple[Sequence[Message], set[str]]:
-        """Encode the settled part of `messages`; return the other messages, and the call ids before them.
+        """Encode the messages whose encoding is final; return the other messages, and the call ids before them.
 
-        `body` adds the settled part to the request. `encode` encodes some messages; it gets the call ids before them,
-        and adds theirs. `variant` is everything else that the encoding depends on. Messages from the index `limit` on
-        are not settled.
+        `body` adds the encoded messages to the request. `encode` encodes messages; its second argument is the set of
+        the call ids before these messages, to which it adds their call ids. `variant` names the settings that change
+        the encoding. The encoding of messages from the index `limit` on is not final.
         """
         settled = self._conversation(messages, variant)
         old_count = len(settled.messages)
-        max_count = min(len(messages) - _UNSETTLED, len(messages) if limit is None else limit)
+        max_count = min(len(messages) - _UNSETTLED_MESSAGES, len(messages) if limit is None else limit)
         if old_count > max(max_count, 0) or not all(map(operator.is_, settled.messages, messages)):
             settled, old_count = _SettledPart(variant), 0
         count = _last_independent(messages, old_count, max_count)
         start = old_count
         while start < count:
             # A resumed session may have 10,000 messages. They are encoded in slices to save memory.
-            end = _last_independent(messages, start, min(count, start + _SLICE))
+            end = _last_independent(messages, start, min(count, start + _SLICE_MESSAGES))
             end = count if end == start else end
             items = encode(messages[start:end], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
@@ -214,7 +217,7 @@ class EncodedMessages:
         A conversation is identified by its first message. A sub-agent and its parent use one client in turn.
         """
         settled = self._conversations.pop(id(messages[0]), None) if messages else None
-        while len(self._conversations) >= _CONVERSATIONS:
+        while len(self._conversations) >= _MAX_CONVERSATIONS:
             del self._conversations[next(iter(self._conversations))]
         return settled if settled is not None and settled.variant == variant else _SettledPart(variant)
 
@@ -291,7 +294,7 @@ def _is_sent(message: Message) -> bool:
 
 
 def start_of_tool_loop(messages: Sequence[Message]) -> int:
-    """Return the index after the last message that the user wrote. Later calls belong to the current turn."""
+    """Return the index after the last user message without results. Later calls belong to the current turn."""
     for index in range(len(messages) - 1, -1, -1):
         blocks = messages[index].blocks
         if messages[index].role == "user" and not any(isinstance(block, ToolResult) for block in blocks):
@@ -381,7 +384,7 @@ def opaque_origin(address: str) -> str:
 
 
 class OpaqueFilter:
-    """A filter of requests to the host `origin`: it removes the opaque data that other hosts created.
+    """A filter of requests to the host `origin` that removes the opaque data of other hosts.
 
     Filtered messages are cached, so that a message in several requests remains the same object.
     """
@@ -401,7 +404,7 @@ class OpaqueFilter:
             count = next(index for index in range(count) if previous[index] is not messages[index])
         added = (_with_own_opaque(message, f"@{self.origin}") for message in messages[count:])
         filtered = (*filtered[:count], *added)
-        while len(self._cache) >= _CONVERSATIONS:
+        while len(self._cache) >= _MAX_CONVERSATIONS:
             del self._cache[next(iter(self._cache))]
         self._cache[id(messages[0])] = messages, filtered
         return replace(request, messages=filtered)

@@ -1,9 +1,9 @@
 """HTTP/1.1 over asyncio for one request at a time: connections, request heads, response parsing.
 
-httptools parses responses; it is imported while the first response is awaited, so the request does not wait for it. A
-response whose end is unclear raises `ValueError`, because a truncated body must not be taken for a complete one. Host
-names are resolved in a daemon thread, so a hanging DNS lookup blocks neither cancellation nor exit. Addresses are tried
-a quarter of a second apart, and the first to connect wins (RFC 8305).
+httptools parses responses. It is imported after the first request is sent, so the request does not wait for the import.
+A response whose end is unclear raises `ValueError`, because a truncated body must not look complete. Host names are
+resolved in a daemon thread, so a hanging DNS lookup blocks neither cancellation nor exit. Addresses are tried a quarter
+of a second apart, and the first to connect wins (RFC 8305).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
 MAX_HEAD_BYTES = 256 * 1024
+"""The maximum size of the status line and the headers."""
 MAX_LINE_BYTES = 16 * 1024
 """The maximum number of consecutive bytes of chunk sizes, extensions and trailers, without a byte of the body."""
 
@@ -30,9 +31,9 @@ Address: TypeAlias = tuple[int, int, int, str, object]
 """A row of `socket.getaddrinfo`: family, type, protocol, canonical name, socket address."""
 
 HEAD_START_S = 0.25
-"""The time after which the next address is tried as well."""
+"""The time in seconds after which the next address is tried as well."""
 _MAX_BUFFERED_BYTES = 1024 * 1024
-"""The number of received bytes that are not read yet at which receiving pauses."""
+"""Receiving pauses if more received bytes than this are unread."""
 _MAX_INFLATED_BYTES = 1024 * 1024
 """The maximum size of a decoded block."""
 _GZIP_MAGIC = b"\x1f"
@@ -46,7 +47,7 @@ class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__("not reached")
         self.seconds = seconds
-        """The time limit, if it was exceeded."""
+        """The time limit that was exceeded, None for any other failure."""
 
 
 class ConnectionBroken(ConnectionError):  # noqa: N818

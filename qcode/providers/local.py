@@ -21,6 +21,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _MAX_QUERIED = 8
+"""The maximum number of Ollama models whose abilities are queried."""
 _NOT_FOR_CHAT = ("embed", "rerank", "bge-", "whisper", "tts", "clip-")
 
 Finder = Callable[[str], Awaitable[str]]
@@ -137,7 +138,7 @@ async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
 
 
 SMALL_WINDOW = 32_000
-"""Below this size, a window has little space for work besides the instructions, the tools and a few files."""
+"""A window with fewer tokens has little space besides the instructions, the tools and a few files."""
 
 _OWNERS = {
     "library": "ollama",
@@ -294,6 +295,7 @@ def _find_entry(models: list[JsonObject], model: str, name: str) -> JsonObject |
 
 
 _MAX_ANSWER = 1024 * 1024
+"""The maximum size of a response in bytes."""
 
 
 async def request_json(

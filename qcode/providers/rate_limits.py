@@ -1,8 +1,8 @@
 """The end of a provider's rate limit, read from the headers and the body of its response.
 
 Every provider has its own format: seconds, `6m0s`, milliseconds, a date, or the seconds since 1970. Some headers name
-the time at which a budget is *full* again. `read_reset` reads all of them. This module is loaded with the first refused
-request.
+the time at which a budget is *full* again. `read_reset` reads all these formats. The first refused request loads this
+module.
 
 Sources: platform.claude.com "Rate limits" (`anthropic-ratelimit-…-reset`, RFC 3339), platform.openai.com "Rate limits"
 (`x-ratelimit-reset-…`, a duration), console.groq.com "Rate limits" (`2m59.56s`), ai.google.dev "Rate limits" (requests
@@ -45,7 +45,7 @@ class Reset:
     after: float | None
     """The seconds until the end, None if the response does not name it."""
     at: int | None = None
-    """The time of the end in seconds since 1970, None if `after` is None, 0 or longer than `MAX_RESET`."""
+    """The end in seconds since 1970; None if `after` is None, 0 or longer than `MAX_RESET`."""
     period: LimitPeriod = ""
     """The period of the limit, empty if unknown."""
 
@@ -55,8 +55,8 @@ def read_reset(
 ) -> Reset:
     """Return the end of the rate limit in a refused request.
 
-    `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a zone. Times are
-    compared with the `Date` of the response, because the clock of this machine may be wrong. A time in the past is
+    `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a time zone. Times
+    are compared with the `Date` of the response, because the clock of this machine may be wrong. A time in the past is
     ignored.
     """
     server_time = _date(headers.get("date", "")) or now
@@ -201,6 +201,7 @@ def _if_positive(seconds: float | None) -> Iterator[float]:
 
 
 def _seconds(value: Json) -> float | None:
+    """Return a finite number, or None for other values."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:

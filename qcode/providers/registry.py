@@ -34,7 +34,7 @@ class ProviderSpec:
     base_url_variables: tuple[str, ...] = ()
     """Environment variables with the address; the first that is set wins."""
     needs_key: bool = True
-    """A key is required. A local server needs none, nor does a host whose SDK finds credentials."""
+    """A key is required. Local servers, and hosts whose SDK finds credentials, need no key."""
     quirks: ChatQuirks = COMPATIBLE
     """Only for the `openai` protocol; `max_tokens_field` and `reasoning_field` override its fields."""
     max_tokens_field: MaxTokensField | None = None
@@ -165,7 +165,7 @@ def custom_provider(
 
 
 def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key and the name of the variable that supplied it, both empty if none is set."""
+    """Return the key and the name of the variable that supplied it, both empty if no variable is set."""
     return _first_set(spec.key_variables, environ)
 
 
@@ -223,11 +223,11 @@ def connect(
     headers: Mapping[str, str] | None = None,
     base_url_source: str = "",
 ) -> Provider:
-    """Return a client for `spec`. Nothing is sent and no SDK is imported before its first request.
+    """Return a client for `spec`. It sends nothing and imports no SDK before its first request.
 
     `key_source` and `base_url_source` name the variable, setting or command that supplied the value, for messages.
-    Raise `ProviderError`: NO_CREDENTIAL if a required key is missing, AUTH if it cannot be a key, BAD_REQUEST if the
-    address is invalid.
+    Raise `ProviderError`: NO_CREDENTIAL if a required key is missing, AUTH if the key contains invalid characters,
+    BAD_REQUEST if the address is invalid.
     """
     if spec.protocol == "demo":
         from qcode.providers.demo.provider import DemoProvider

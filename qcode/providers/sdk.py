@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Connection, host_of
-from qcode.providers.errors import from_response, redact
+from qcode.providers.errors import error_of_response, redact
 from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
@@ -162,7 +162,7 @@ def response_error(connection: Connection, status: int, headers: Mapping[str, st
             "that address, set it as the base URL",
             status=status,
         )
-    return from_response(connection.origin, status, headers, content, now=datetime.now(UTC))
+    return error_of_response(connection.origin, status, headers, content, now=datetime.now(UTC))
 
 
 def _transport_error(connection: Connection, error: Exception) -> ProviderError:
@@ -212,7 +212,7 @@ def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = Err
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a connection failed, from the most specific cause."""
+    """Return the reason why a connection failed, from the most specific cause of `error`."""
     for cause in _error_chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({cause.verify_message}); set SSL_CERT_FILE to use your own CA file"

@@ -10,6 +10,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.values import dataclass
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
+"""A larger event of a stream is an error."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -33,7 +34,7 @@ class SseParser:
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
         self._partial: list[bytes] = []
-        """The chunks of a line whose end was not received yet."""
+        """The chunks of a line whose end has not been received yet."""
         self._partial_size = 0
         self._data: list[bytes] = []
         """The data lines of the current event."""
@@ -58,7 +59,7 @@ class SseParser:
         lines = chunk.splitlines()
         tail = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
         if self._partial:
-            lines[0] = self._take_partial(lines[0])
+            lines[0] = self._complete_partial(lines[0])
         if tail:
             self._append_partial(tail)
         events: list[SseEvent] = []
@@ -70,7 +71,7 @@ class SseParser:
         """Return the event at the end of the stream, even if its last line end or blank line is missing."""
         events: list[SseEvent] = []
         if self._partial:
-            self._read_line(self._take_partial(b""), events)
+            self._read_line(self._complete_partial(b""), events)
         self._dispatch(events)
         return events
 
@@ -103,9 +104,9 @@ class SseParser:
         self._check_size(self._partial_size)
         self._partial.append(data)
 
-    def _take_partial(self, line_end: bytes) -> bytes:
-        """Return the line whose start was buffered, and clear the buffer."""
-        line = b"".join((*self._partial, line_end))
+    def _complete_partial(self, last_chunk: bytes) -> bytes:
+        """Return the line whose start is buffered and whose end is `last_chunk`, and clear the buffer."""
+        line = b"".join((*self._partial, last_chunk))
         self._partial.clear()
         self._partial_size = 0
         self._check_size(len(line))

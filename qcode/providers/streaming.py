@@ -23,7 +23,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
 from qcode.providers.blocks import HostCallFacts, MarkSearch
 from qcode.providers.connection import Connection
-from qcode.providers.errors import attribute_error, is_page, page_title
+from qcode.providers.errors import is_html_page, page_title, with_origin
 from qcode.providers.history import OpaqueFilter, opaque_origin, tag_opaque, text_to_continue
 from qcode.providers.sdk import convert_error, run_in_thread
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from qcode.providers.text_calls.tail import TailEvents
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
+"""A larger stream is an error."""
 
 _MODEL_LIST_LIMIT_S = 30.0
 _DRAIN_LIMIT_S = 0.05
+"""How long the end of the body is awaited after the last event, so that the connection can be reused."""
 
 ClientT = TypeVar("ClientT")
 
@@ -65,7 +67,7 @@ class Decoder(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the stop reason was received. After it, the stream may end in any way."""
+        """Whether the stop reason was received. After that, a broken stream is not an error."""
         ...
 
     @property
@@ -89,8 +91,8 @@ class Decoder(Protocol):
 def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
     """Decode one event of the stream; data that is not a JSON object is skipped and logged.
 
-    A damaged object may have contained a part of the reply, so `EventDamaged` reports it. Not reported are damaged
-    objects after the stop reason, pings, and words without a brace or a quote, such as `keep-alive`.
+    A damaged object may have contained a part of the reply, so `EventDamaged` reports it. There is no such report for
+    damaged objects after the stop reason, pings, and words without a brace or a quote, such as `keep-alive`.
     """
     if event.data.startswith("[DONE]"):
         decoder.end()
@@ -142,7 +144,7 @@ async def read_reply(
     `connection_errors` are the exceptions of a broken connection. They pass through, except after the stop reason,
     because the reply is then complete.
     """
-    body = _Body(decoder, parser)
+    body = _BodyReader(decoder, parser)
     chunks = aiter(response.aiter_bytes())
     stream_errors: tuple[type[Exception], ...] = (TimeoutError, *connection_errors)
     limits, idle = connection.timeouts, connection.idle_limit
@@ -168,13 +170,13 @@ async def read_reply(
     for event in decoder.finish():
         yield event
     if is_open:
-        # Read the empty rest of the stream, otherwise the connection cannot be reused.
+        # Read the end of the stream, which has no data; otherwise the connection cannot be reused.
         with contextlib.suppress(*stream_errors):
             async with asyncio.timeout(_DRAIN_LIMIT_S):
                 await anext(chunks, None)
 
 
-class _Body:
+class _BodyReader:
     """A reader of the body of a response: a stream of events or, if the server does not stream, one JSON value."""
 
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
@@ -185,7 +187,7 @@ class _Body:
         self._whole_body: bytearray | None = None
         """The bytes of a body without events, None if the server streams."""
         self._is_sniffed = False
-        """The start of the body was examined: it is a stream of events, or not."""
+        """The start of the body was examined, to find out whether the body is a stream of events."""
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:
@@ -208,7 +210,7 @@ class _Body:
             yield from self._decode(self._parser.flush())
             return
         text = self._whole_body.decode("utf-8", "replace")
-        if is_page(text):
+        if is_html_page(text):
             title = page_title(text)
             title_text = f' ("{title}")' if title else ""
             message = f"the server returned a web page{title_text} instead of a reply"
@@ -242,7 +244,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._connection = connection
         self._client: ClientT | None = None
         self._lock = threading.Lock()
-        self._own_opaque = OpaqueFilter("")
+        self._opaque_filter = OpaqueFilter("")
 
     @abstractmethod
     def _make_client(self) -> ClientT:
@@ -275,9 +277,9 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
         limits, origin = self._connection.timeouts, opaque_origin(self.host)
-        if self._own_opaque.origin != origin:
-            self._own_opaque = OpaqueFilter(origin)
-        request = self._own_opaque.filter_request(request)
+        if self._opaque_filter.origin != origin:
+            self._opaque_filter = OpaqueFilter(origin)
+        request = self._opaque_filter.filter_request(request)
         decoder = self._decoder(request)
         try:
             async with AsyncExitStack() as stack:
@@ -290,7 +292,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                 async for event in await stack.enter_async_context(aclosing(reply)):
                     yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:
-            raise attribute_error(error, self._connection.origin) from error
+            raise with_origin(error, self._connection.origin) from error
         except (asyncio.CancelledError, GeneratorExit):
             # Handled first, because the next line may have to wait for an import.
             raise
@@ -343,7 +345,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         return convert_error(self._connection, error)
 
     def warm_up(self) -> None:
-        """Import the SDK now, so that the first request does not wait for it. Blocks: call it in a thread."""
+        """Import the SDK now, so that the first request does not wait for it. It blocks, so call it in a thread."""
         self._connect()
 
     async def _open_client(self) -> ClientT:
@@ -421,7 +423,7 @@ class TextCallWatch:
         return await self._inner.model_names()
 
     def warm_up(self) -> None:
-        """Load now everything that `inner` needs for its first request. Blocks: call it in a thread."""
+        """Load everything that `inner` needs for its first request. It blocks, so call it in a thread."""
         load = getattr(self._inner, "warm_up", None)
         if load is not None:
             load()
@@ -456,7 +458,7 @@ class _WatchedReply:
         self._reader: TailEvents | None = None
         self._has_native_call = False
         self._blocks: set[int] = set()
-        """The numbers of the blocks for which an event was returned."""
+        """The numbers of the blocks of which at least one event was returned."""
         self._text_block: int | None = None
         """The number of the latest text block."""
 

@@ -34,7 +34,7 @@ def shared_service_models() -> Iterator[None]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Send requests directly, or over the SDK, as with a proxy."""
     if request.param == "sdk":
-        monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
+        monkeypatch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
     return str(request.param)
 
 

@@ -27,7 +27,7 @@ from qcode.protocol.messages import (
     user,
 )
 from qcode.protocol.model import EFFORTS, ModelRequest
-from qcode.providers.history import alternate, fit_call_id
+from qcode.providers.history import fit_call_id, normalize_messages
 from qcode.providers.openai.chat import encode as encode_chat
 from qcode.providers.openai.quirks import openai_quirks
 from qcode.providers.registry import PROVIDERS, quirks_of
@@ -167,7 +167,7 @@ def test_adapted_ids_are_distinct_stable_and_match_their_results(length: int, id
     def fit(call_id: str) -> str:
         return fit_call_id(call_id, max_length=length, is_exact=length == 9)
 
-    sent = alternate(tuple(history), fit)
+    sent = normalize_messages(tuple(history), fit)
     called = [[call.call_id for call in message.calls] for message in sent if message.role == "assistant"]
     answered = [
         [block.call_id for block in message.blocks if isinstance(block, ToolResult)]
@@ -179,7 +179,7 @@ def test_adapted_ids_are_distinct_stable_and_match_their_results(length: int, id
     assert len(set(flat)) == len(flat)
     assert all(0 < len(item) <= length and re.fullmatch(r"[A-Za-z0-9_-]+", item) for item in flat)
     for count in range(0, len(history), 2):
-        assert alternate(tuple(history[:count]), fit) == sent[:count]
+        assert normalize_messages(tuple(history[:count]), fit) == sent[:count]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin
-from qcode.providers.errors import attribute_error, from_response, from_stream, redact
+from qcode.providers.errors import error_of_response, error_of_stream, redact, with_origin
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ ORIGIN = ConnectionOrigin(provider="acme", address="https://acme.test/v1", key_s
 
 def answer(status: int, body: Json | bytes, headers: dict[str, str] | None = None) -> ProviderError:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return from_response(ORIGIN, status, headers or {}, content, now=NOW)
+    return error_of_response(ORIGIN, status, headers or {}, content, now=NOW)
 
 
 def openai(
@@ -132,7 +132,7 @@ def test_error_is_classified_by_status_and_message(status: int, body: Json | byt
 )
 def test_error_inside_a_stream_is_classified_by_its_type(sent: Json, kind: ErrorKind) -> None:
     assert isinstance(sent, dict)
-    assert from_stream(sent).kind is kind
+    assert error_of_stream(sent).kind is kind
 
 
 def test_error_type_in_a_header_is_used() -> None:
@@ -155,7 +155,7 @@ def test_every_error_type_of_the_anthropic_sdk_is_classified() -> None:
 
     from anthropic.types.shared.error_type import ErrorType
 
-    kinds = {word: from_stream({"error": {"type": word, "message": "x"}}).kind for word in get_args(ErrorType)}
+    kinds = {word: error_of_stream({"error": {"type": word, "message": "x"}}).kind for word in get_args(ErrorType)}
     assert {word for word, kind in kinds.items() if kind is ErrorKind.BAD_REQUEST} == {"invalid_request_error"}
     assert {word for word, kind in kinds.items() if kind is ErrorKind.AUTH} == {
         "authentication_error",
@@ -171,7 +171,7 @@ def test_refused_key_is_named_by_its_variable_and_never_shown() -> None:
 
 
 def test_missing_key_for_a_server_that_needs_one_is_reported() -> None:
-    error = from_response(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
+    error = error_of_response(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
     assert error.message == (
         "local requires a key: Unauthorized; store one with qcode auth login local, "
         "or set api_key_env in the config to the variable that holds it"
@@ -275,7 +275,7 @@ def test_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
     bare = ProviderError(
         ErrorKind.OVERLOADED, f"too much {KEY}", status=529, retry_after=3, request_id="r", code="c", param="p"
     )
-    error = attribute_error(bare, ORIGIN)
+    error = with_origin(bare, ORIGIN)
     assert error.message == "acme: too much *** (529)"
     assert (error.kind, error.status, error.retry_after) == (bare.kind, 529, 3)
     assert (error.request_id, error.code, error.param) == ("r", "c", "p")

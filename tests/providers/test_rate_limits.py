@@ -11,7 +11,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin
-from qcode.providers.errors import from_response, from_stream
+from qcode.providers.errors import error_of_response, error_of_stream
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ def refused(body: Json = None, status: int = 429, **headers: str) -> ProviderErr
     """Return the error of a response; underscores in the names of `headers` are dashes."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     origin = ConnectionOrigin("p", "http://host/v1", "", "", "")
-    return from_response(origin, status, named, json.dumps(body).encode(), now=NOW)
+    return error_of_response(origin, status, named, json.dumps(body).encode(), now=NOW)
 
 
 def error(message: str = "slow down", **fields: Json) -> JsonObject:
@@ -149,7 +149,7 @@ def test_time_over_35_days_ahead_is_ignored() -> None:
 def test_pacific_midnight_follows_summer_time() -> None:
     summer = datetime(2026, 7, 1, 12, tzinfo=UTC)
     origin = ConnectionOrigin("p", "http://host/v1", "", "", "")
-    found = from_response(origin, 429, {}, json.dumps(google(quota(DAY_ID))).encode(), now=summer)
+    found = error_of_response(origin, 429, {}, json.dumps(google(quota(DAY_ID))).encode(), now=summer)
     assert found.resets_at == datetime(2026, 7, 2, 7, tzinfo=UTC).timestamp()
 
 
@@ -174,7 +174,7 @@ def test_server_can_forbid_another_attempt() -> None:
 
 
 def test_limit_inside_a_stream_has_its_end() -> None:
-    found = from_stream(error("limit", type="usage_limit_reached", resets_in_seconds=500))
+    found = error_of_stream(error("limit", type="usage_limit_reached", resets_in_seconds=500))
     assert (found.kind, found.retry_after, found.period) == (ErrorKind.RATE_LIMIT, 500, "plan")
 
 

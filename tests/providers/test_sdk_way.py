@@ -15,7 +15,7 @@ from tests.providers.loopback import Answer, Loopback
 @each_protocol
 def test_only_connecting_is_limited_by_the_http_client(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is watched by the loop that reads; a limit of the SDK's would end long thinking."""
-    monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
+    monkeypatch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
     seen: list[object] = []
     send = httpx2.AsyncClient.send
 

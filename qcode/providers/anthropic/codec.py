@@ -32,16 +32,16 @@ from qcode.providers.blocks import (
     wants_search,
 )
 from qcode.providers.claude import thinking_fields
-from qcode.providers.errors import from_stream
+from qcode.providers.errors import error_of_stream
 from qcode.providers.history import (
     EncodedMessages,
     add_note,
-    alternate,
     assistant_blocks,
     called_names,
     fit_call_id,
     generate_call_id,
     has_calls,
+    normalize_messages,
     results_first,
     without_trailing_thoughts,
 )
@@ -61,17 +61,18 @@ PROTOCOL = "anthropic"
 
 _CACHE: JsonObject = {"type": "ephemeral"}
 _CACHED_USER_MESSAGES = 2
+"""How many user messages, from the last one back, have a cache breakpoint at their end."""
 _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, the body lacks the settled messages, which `encoded.body` adds."""
+    """Return the request body. With `encoded`, `encoded.body` adds the messages whose encoding is final."""
     unsettled: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
         unsettled, used_ids = encoded.encode_settled(unsettled, "", partial(_encode_settled, encoded))
-    api_messages = _messages(alternate(unsettled, _call_id, used_ids), encoded or EncodedMessages())
+    api_messages = _messages(normalize_messages(unsettled, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
         _strip_prefill(api_messages[-1])
     _mark_cache(api_messages)
@@ -91,7 +92,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_ids: set[str]) -> Sequence[Json]:
-    return _messages(alternate(messages, _call_id, used_ids), encoded, has_end=False)
+    return _messages(normalize_messages(messages, _call_id, used_ids), encoded, has_end=False)
 
 
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
@@ -337,10 +338,10 @@ class AnthropicDecoder(EndState):
             case "message_stop":
                 self._is_ended = True
             case "error":
-                raise from_stream(event)
+                raise error_of_stream(event)
             case kind:
                 if event.get("error"):
-                    raise from_stream(event)
+                    raise error_of_stream(event)
                 if kind != "ping":
                     _log.info("skipped an event of type %r", kind)
         return []

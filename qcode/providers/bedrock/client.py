@@ -24,7 +24,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.bedrock.codec import BedrockDecoder, encode
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
-from qcode.providers.errors import attribute_error, from_response
+from qcode.providers.errors import error_of_response, with_origin
 from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, run_in_thread, silence_loggers
 from qcode.providers.streaming import SdkProvider
@@ -288,7 +288,7 @@ def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime)
         return None
     kind, advice = next((_KINDS[name] for name in names if name in _KINDS), (ErrorKind.INTERNAL, ""))
     text = str(error).rstrip(".")
-    return attribute_error(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
+    return with_origin(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
 
 
 def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: datetime) -> ProviderError:
@@ -300,4 +300,4 @@ def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: dateti
     if isinstance(request_id := meta.get("RequestId"), str):
         texts.setdefault("x-amzn-requestid", request_id)
     content = json.dumps({"__type": error.get("Code"), "message": error.get("Message")}).encode()
-    return from_response(origin, status if isinstance(status, int) else 500, texts, content, now=now)
+    return error_of_response(origin, status if isinstance(status, int) else 500, texts, content, now=now)

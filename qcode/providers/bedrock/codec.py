@@ -21,15 +21,15 @@ from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReaso
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import BlockKind, BlockWriter, EndState, PrefilledSpace, normalize_stop
 from qcode.providers.claude import thinking_fields
-from qcode.providers.errors import from_stream
+from qcode.providers.errors import error_of_stream
 from qcode.providers.history import (
     EncodedMessages,
     add_note,
-    alternate,
     called_names,
     fit_call_id,
     generate_call_id,
     has_calls,
+    normalize_messages,
     results_first,
     without_trailing_thoughts,
 )
@@ -44,6 +44,7 @@ _RICH_RESULT_MODEL = re.compile(r"anthropic|claude|nova")
 # Models that accept cache points, according to "Prompt caching" in the user guide.
 _CACHING_MODEL = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
 _CACHED_USER_MESSAGES = 2
+"""How many user messages, from the last one back, have a cache point at their end."""
 _GPT_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low", "max": "high"}
 _FORMATS = {"jpg": "jpeg"}
 _EMPTY = "(empty message)"
@@ -51,7 +52,7 @@ _EMPTY_RESULT = "(no output)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, the body lacks the settled messages, which `encoded.body` adds."""
+    """Return the request body. With `encoded`, `encoded.body` adds the messages whose encoding is final."""
     name = request.model.lower()
     is_caching, is_rich = _CACHING_MODEL.search(name) is not None, _RICH_RESULT_MODEL.search(name) is not None
     unsettled: Sequence[Message] = request.messages
@@ -78,7 +79,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
     """Return messages in the form of the API. If `is_rich`, results may have a status and images."""
     api_messages: list[JsonObject] = []
-    for message in alternate(messages, _call_id, used_ids):
+    for message in normalize_messages(messages, _call_id, used_ids):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
         if not content:
             if message.role == "assistant":
@@ -264,9 +265,9 @@ class BedrockDecoder(EndState):
         for kind, value in event.items():
             body = object_in(value)
             if kind == "error":
-                raise from_stream(event)
+                raise error_of_stream(event)
             if kind.endswith("Exception"):
-                raise from_stream({"error": {**body, "type": kind}})
+                raise error_of_stream({"error": {**body, "type": kind}})
             events += self._event(kind, body)
         return events
 

@@ -39,7 +39,7 @@ from qcode.providers.demo.scene import (
     cut_at,
     end_of,
     read_scene,
-    rest_of_text,
+    script_after,
     size_of,
     slices,
     summary_of,
@@ -136,11 +136,11 @@ class DemoProvider:
         scene = read_scene(request)
         script = _compose(scene, request)
         if scene.tails:
-            remaining_script = _rest_of_call(script, scene.tails)
+            remaining_script = _arguments_after(script, scene.tails)
             if remaining_script is not None:
                 return remaining_script
         elif scene.partial is not None:
-            remaining_script = rest_of_text(script, scene.partial)
+            remaining_script = script_after(script, scene.partial)
             if remaining_script is not None and (remaining_script or not scene.is_typed):
                 return remaining_script
         if scene.partial is not None:
@@ -193,7 +193,7 @@ def _unavailable_text(tool: str, request: ModelRequest) -> str:
     return f"I would call `{tool}` now, but that tool is not available here.\n"
 
 
-def _rest_of_call(script: Script, tails: tuple[str, ...]) -> Script | None:
+def _arguments_after(script: Script, tails: tuple[str, ...]) -> Script | None:
     """Return the arguments of the truncated call after one of `tails`, as text; None if no call contains them.
 
     The request quotes the end of the truncated arguments and asks for the missing part as text.

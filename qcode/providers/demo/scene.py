@@ -219,7 +219,7 @@ def cut_at(script: Script, cap: int) -> Script:
     return tuple(result)
 
 
-def rest_of_text(script: Script, partial: str) -> Script | None:
+def script_after(script: Script, partial: str) -> Script | None:
     """Return the part of `script` after the text `partial`, None if the script does not contain that text.
 
     The part has all calls, but no thinking. If the script does not start with `partial`, only the end of `partial` is

@@ -29,13 +29,13 @@ from qcode.providers.blocks import (
     search_opaque,
     wants_search,
 )
-from qcode.providers.errors import from_stream
+from qcode.providers.errors import error_of_stream
 from qcode.providers.history import (
     EncodedMessages,
-    alternate,
     assistant_blocks,
     generate_call_id,
     has_calls,
+    normalize_messages,
     results_first,
     with_request_note,
 )
@@ -71,7 +71,7 @@ _NOT_THINKING = lazy_pattern(r"image|tts|audio|live|embedding|robotics")
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body; the model is part of the address.
 
-    With `encoded`, the body lacks the settled messages, which `encoded.body` adds.
+    With `encoded`, the body lacks the messages whose encoding is final; `encoded.body` adds them.
     """
     wants_signatures = _generation(request.model) >= (3, 0)
     unsettled: Sequence[Message] = with_request_note(request)
@@ -110,7 +110,7 @@ def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set
     """Return messages in the form of the API. If `wants_signatures`, a call requires a signature (generation 3)."""
     contents: list[JsonObject] = []
     names: dict[str, str] = {}
-    for message in alternate(messages, used_ids=used_ids):
+    for message in normalize_messages(messages, used_ids=used_ids):
         if message.role == "user":
             role, parts = "user", _user(message, names, images_in_results=wants_signatures) or [{"text": _EMPTY}]
         else:
@@ -284,7 +284,7 @@ class GeminiDecoder(EndState):
 
     def feed(self, chunk: JsonObject) -> list[ReplyEvent]:
         if chunk.get("error"):
-            raise from_stream(chunk)
+            raise error_of_stream(chunk)
         candidates = objects_in(chunk.get("candidates"))
         feedback = object_in(chunk.get("promptFeedback"))
         counts = object_in(chunk.get("usageMetadata"))

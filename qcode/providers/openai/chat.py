@@ -19,14 +19,14 @@ from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReaso
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.blocks import BlockKind, BlockWriter, EndState, normalize_stop
-from qcode.providers.errors import from_stream, is_error_object
+from qcode.providers.errors import error_of_stream, is_error_object
 from qcode.providers.history import (
     EncodedMessages,
-    alternate,
     assistant_blocks,
     fit_call_id,
     generate_call_id,
     has_calls,
+    normalize_messages,
     results_first,
     start_of_tool_loop,
     with_request_note,
@@ -70,8 +70,8 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
     used_ids: set[str] = set()
     api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
-        # Reasoning is sent back only inside the running tool loop, so its messages are encoded again, without
-        # reasoning, when the loop is over; until then they are not settled.
+        # Reasoning is sent back only inside the running tool loop. After the loop its messages are encoded again
+        # without reasoning, so their encoding is not final before.
         limit = start_of_tool_loop(unsettled) if quirks.echoes_reasoning else None
         encoded.begin(api_messages)
         unsettled, used_ids = encoded.encode_settled(
@@ -106,7 +106,7 @@ def _encode_settled(
 
 def _alternating_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
     non_empty = [message for message in messages if message.role == "user" or _has_content(message)]
-    return alternate(non_empty, partial(_call_id, quirks=quirks), used_ids)
+    return normalize_messages(non_empty, partial(_call_id, quirks=quirks), used_ids)
 
 
 def _encode_message(
@@ -267,7 +267,7 @@ class CallDeltas:
         return bool(self._calls)
 
     def feed(self, delta: JsonObject, response_id: str) -> list[ReplyEvent]:
-        """Return the events of one delta; none if it neither starts nor continues a call."""
+        """Return the events of one delta; no events if it neither starts nor continues a call."""
         function = object_in(delta.get("function")) or delta
         name = text_in(function.get("name"))
         call_id = text_in(delta.get("id"))
@@ -369,7 +369,7 @@ class ChatDecoder(EndState):
 
     def feed(self, chunk: JsonObject) -> list[ReplyEvent]:
         if is_error_object(chunk):
-            raise from_stream(chunk)
+            raise error_of_stream(chunk)
         choices = objects_in(chunk.get("choices"))
         usage = _usage_in(chunk, choices)
         if not choices and usage is None:
@@ -435,7 +435,7 @@ class ChatDecoder(EndState):
     def _read_stop(self, choice: JsonObject) -> None:
         raw = text_in(choice.get("finish_reason"))
         if choice.get("error"):
-            raise from_stream(choice)
+            raise error_of_stream(choice)
         # Some servers send the word "null" until the reply ends.
         if not raw or raw == "null":
             return

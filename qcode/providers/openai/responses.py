@@ -28,14 +28,14 @@ from qcode.providers.blocks import (
     search_opaque,
     wants_search,
 )
-from qcode.providers.errors import from_stream, read_object
+from qcode.providers.errors import error_of_stream, read_object
 from qcode.providers.history import (
     EncodedMessages,
-    alternate,
     assistant_blocks,
     fit_call_id,
     generate_call_id,
     has_calls,
+    normalize_messages,
     results_first,
     with_request_note,
 )
@@ -57,9 +57,9 @@ _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it.
+    """Return the request body. A lower output cap is raised to `MIN_OUTPUT_TOKENS`.
 
-    With `encoded`, the body lacks the settled messages, which `encoded.body` adds.
+    With `encoded`, the body lacks the messages whose encoding is final; `encoded.body` adds them.
     """
     unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
@@ -100,7 +100,7 @@ def _reasoning(request: ModelRequest) -> JsonObject:
 
 def _input(messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
     items: list[Json] = []
-    for message in alternate(messages, _call_id, used_ids):
+    for message in normalize_messages(messages, _call_id, used_ids):
         items += _user(message) if message.role == "user" else _assistant(message)
     return items
 
@@ -430,7 +430,7 @@ def _error(event: JsonObject) -> ProviderError:
     body = read_object(event)
     if body.code in REFUSED:
         return ProviderError(ErrorKind.BAD_REQUEST, body.message, code=body.code, param=body.param or None)
-    return from_stream(event)
+    return error_of_stream(event)
 
 
 def _message_text(item: JsonObject) -> str:
@@ -456,7 +456,7 @@ def _reasoning_in(item: JsonObject) -> str:
 
 
 def _encrypted_in(item: JsonObject) -> Opaque | None:
-    """Return the opaque data of a finished reasoning item, None without encrypted content."""
+    """Return the opaque data of a finished reasoning item; None if it has no encrypted content."""
     if not (text_in(item.get("encrypted_content")) and text_in(item.get("id"))) or item.get("status") == "incomplete":
         return None
     return _opaque({name: item[name] for name in ("id", "summary", "encrypted_content") if name in item})

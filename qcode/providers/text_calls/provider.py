@@ -132,7 +132,7 @@ class CallEvents:
         """The end event of that block, if it has arrived."""
         self._text_block: int | None = None
         """The new number of the open text block, None between a call and the text after it."""
-        self._minted_ids = 0
+        self._generated_id_count = 0
         self._is_last_complete = True
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
@@ -202,9 +202,9 @@ class CallEvents:
         )
         events = self._end_source(is_cut=is_cut)
         if event.stop is StopReason.END_TURN:
-            if self._minted_ids and self._is_last_complete:
+            if self._generated_id_count and self._is_last_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
-            elif self._calls.ends_rejected and not self._minted_ids:
+            elif self._calls.ends_rejected and not self._generated_id_count:
                 rejected = self._calls.rejected_candidates
                 reason = rejected[-1].reason if rejected else "it is malformed"
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a tool call sent as text: {reason}")
@@ -224,10 +224,10 @@ class CallEvents:
         return events
 
     def _call_events(self, call: WrittenCall, *, ends: bool) -> list[ReplyEvent]:
-        self._minted_ids += 1
+        self._generated_id_count += 1
         self._is_last_complete = call.is_complete
         number = self._begin()
-        call_id = generate_call_id(f"{self._tag}t", self._response_id, self._minted_ids)
+        call_id = generate_call_id(f"{self._tag}t", self._response_id, self._generated_id_count)
         events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name, self._is_recognized)]
         if call.arguments:
             events.append(ToolArgsDelta(number, call.arguments))

@@ -145,7 +145,7 @@ class TailCalls:
         """Show the first character of a mark that begins no call, or all its backticks; return the text after it."""
         size = len(marked) - len(marked.lstrip("`")) or 1
         visible.append(marked[:size])
-        self._search.add_plain(marked[:size])
+        self._search.add_text(marked[:size])
         return marked[size:]
 
     def _follow(self, text: str, visible: list[str]) -> str:
@@ -408,7 +408,7 @@ def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[W
         if text.startswith(mark):
             calls = read()
             reader.skip_space()
-            if reader.rest:
+            if reader.remaining:
                 raise UnreadableError("text follows the call", is_attempt=False)
             return form, calls
     raise UnreadableError("no known form", is_attempt=False)
@@ -418,11 +418,11 @@ class _FormReader:
     """A cursor over the end of a reply. Each `read_…` method reads the calls of one form; raises `UnreadableError`."""
 
     def __init__(self, text: str, tools: Mapping[str, ToolSpec]) -> None:
-        self.rest = text
+        self.remaining = text
         self._tools = tools
 
     def skip_space(self) -> None:
-        self.rest = self.rest.lstrip()
+        self.remaining = self.remaining.lstrip()
 
     def read_glm(self) -> list[WrittenCall]:
         calls = []
@@ -489,11 +489,11 @@ class _FormReader:
         Servers remove the last mark, which ends the reply.
         """
         calls = []
-        while self.rest:
+        while self.remaining:
             self._skip_mark("<|start|>assistant")
             self._skip_mark("<|channel|>commentary") or self._skip_mark("<|channel|>analysis")
             self._expect("to=")
-            if "<|message|>" not in self.rest:
+            if "<|message|>" not in self.remaining:
                 raise UnreadableError("it is not complete", is_attempt=False)
             recipient = self._read_until("<|message|>").partition("<|")[0].split()
             if not recipient:
@@ -528,8 +528,8 @@ class _FormReader:
 
     def _skip_mark(self, mark: str) -> bool:
         self.skip_space()
-        is_next = self.rest.startswith(mark)
-        self.rest = self.rest.removeprefix(mark)
+        is_next = self.remaining.startswith(mark)
+        self.remaining = self.remaining.removeprefix(mark)
         return is_next
 
     def _expect(self, mark: str) -> None:
@@ -537,23 +537,23 @@ class _FormReader:
             raise UnreadableError("it is not complete")
 
     def _read_until(self, mark: str) -> str:
-        text, separator, self.rest = self.rest.partition(mark)
+        text, separator, self.remaining = self.remaining.partition(mark)
         if not separator:
             raise UnreadableError("it is not complete")
         return text
 
     def _read_name(self) -> str:
         self.skip_space()
-        match = _NAME.match(self.rest)
+        match = _NAME.match(self.remaining)
         if match is None:
             raise UnreadableError("it names no tool")
-        self.rest = self.rest[match.end() :]
+        self.remaining = self.remaining[match.end() :]
         return match.group()
 
     def _read_json(self) -> Json:
         self.skip_space()
-        value, end = decode_prefix(self.rest)
-        self.rest = self.rest[end:]
+        value, end = decode_prefix(self.remaining)
+        self.remaining = self.remaining[end:]
         return value
 
 

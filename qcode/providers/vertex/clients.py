@@ -17,7 +17,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.client import AnthropicProvider
 from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
-from qcode.providers.errors import attribute_error
+from qcode.providers.errors import with_origin
 from qcode.providers.gemini.client import GeminiProvider
 from qcode.providers.sdk import http_client, silence_loggers
 from qcode.providers.vertex.address import split_address
@@ -155,5 +155,5 @@ def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError 
         text = f"{connection.name} cannot reach Google Cloud to sign in: {reason}"
         return ProviderError(ErrorKind.UNREACHABLE, text)
     if isinstance(error, exceptions.GoogleAuthError):
-        return attribute_error(_no_credentials(error), connection.origin)
+        return with_origin(_no_credentials(error), connection.origin)
     return None

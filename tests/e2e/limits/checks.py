@@ -40,9 +40,9 @@ def check_row(played: Played) -> None:
     assert blocks_of(played.messages) == list(row.stored)
     assert [event.call.name for event in played.events if isinstance(event, ToolStarted)] == list(row.ran)
     results = [event.outcome.content for event in played.events if isinstance(event, ToolFinished)]
-    assert len(results) == len(row.told)
-    assert [part for part, content in zip(row.told, results, strict=True) if part not in content] == []
-    assert row.says in messages_to_user(played)
+    assert len(results) == len(row.results)
+    assert [part for part, content in zip(row.results, results, strict=True) if part not in content] == []
+    assert row.notice in messages_to_user(played)
     assert played.files == row.files
     if row.again_caps is not None:
         assert tuple(asked.cap for asked in played.later_requests) == row.again_caps

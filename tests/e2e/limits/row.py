@@ -1,7 +1,7 @@
 """A row of the table: the behavior of the host, the settings, and the expected result. Values only.
 
-`Step` is one answer of the host, `Row` a whole turn. Expectations are short strings, so that a reader takes in a row at
-once; `checks` renders the played turn in the same form.
+`Step` is one answer of the host, `Row` a whole turn. Expectations are short strings, so that a row can be read at once;
+`checks` renders the played turn in the same form.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ class Row:
     """The blocks of each stored assistant message, such as `text+call`."""
     ran: tuple[str, ...] = ()
     """The names of the tools that ran."""
-    told: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     """A part of the result of each call."""
-    says: str = ""
-    """A part of a notice, a note or the error for the user."""
+    notice: str = ""
+    """A part of the text for the user: of a notice, of the note of a reply, or of the error."""
     files: Mapping[str, str] = field(default_factory=dict)
     settings: OutputSettings = field(default_factory=OutputSettings)
     facts: ModelFacts = field(default_factory=ModelFacts)

@@ -14,7 +14,7 @@ from qcode.providers.demo.guide import (
     guide,
     numbered_thinking,
 )
-from qcode.providers.demo.scene import Script, body_of, cut_at, rest_of_text, size_of, slices, tokens_of
+from qcode.providers.demo.scene import Script, body_of, cut_at, script_after, size_of, slices, tokens_of
 
 _BLOCKS = st.one_of(
     st.builds(Text, st.text(max_size=30)),
@@ -35,7 +35,7 @@ def test_truncated_script_is_a_prefix_that_fills_the_cap(script: Script, cap: in
 @given(_SCRIPTS, st.integers(1, 40))
 def test_sent_text_and_the_rest_are_the_complete_script(script: Script, cap: int) -> None:
     text = _text(cut_at(script, cap))
-    rest = rest_of_text(script, text)
+    rest = script_after(script, text)
     assert rest is not None
     assert text + _text(rest) == _text(script)
     assert [block for block in rest if isinstance(block, ToolCall)] == [
@@ -52,12 +52,12 @@ def test_slices_join_to_the_text(text: str, size: int) -> None:
 
 
 def test_unknown_partial_has_no_rest() -> None:
-    assert rest_of_text((Text("one two three"),), "something else") is None
+    assert script_after((Text("one two three"),), "something else") is None
 
 
 def test_partial_with_another_start_is_found_by_its_end() -> None:
-    assert rest_of_text((Text("one two three"),), "... two") is None
-    assert rest_of_text((Text("one two three"),), "two ") == (Text("three"),)
+    assert script_after((Text("one two three"),), "... two") is None
+    assert script_after((Text("one two three"),), "two ") == (Text("three"),)
 
 
 def test_tokens_of_a_text_are_rounded_up() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from qcode.protocol.provider import Provider
 from qcode.providers.connection import Connection
-from qcode.providers.direct import is_plain
+from qcode.providers.direct import can_connect_directly
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.cases import CASES, MODELS
 from tests.providers.clients import FAST, KEY, collect, each_protocol_in_text, provider_at, run_against, stream_of
@@ -35,7 +35,7 @@ def sent_by(protocol: str, monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, 
 
     with monkeypatch.context() as patch:
         if not is_direct:
-            patch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
+            patch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
         return asyncio.run(main())
 
 
@@ -71,7 +71,7 @@ def test_anthropic_token_is_sent_as_the_sdk_sends_it(monkeypatch: pytest.MonkeyP
             return server.requests[0]
 
     direct = asyncio.run(main())
-    monkeypatch.setattr("qcode.providers.direct.is_plain", lambda *given: False)
+    monkeypatch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
     assert needed(direct) == needed(asyncio.run(main()))
 
 
@@ -137,15 +137,15 @@ def test_anthropic_version_header_is_that_of_the_sdk() -> None:
     ],
 )
 def test_plain_address_has_no_user_query_or_escapes(url: str, expected: bool) -> None:
-    assert is_plain(Connection("acme", url), (), {}) is expected
+    assert can_connect_directly(Connection("acme", url), (), {}) is expected
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
 def test_proxied_request_uses_the_sdk(variable: str) -> None:
     place = Connection("acme", "https://host.test/v1")
-    assert not is_plain(place, (), {variable: "http://proxy.test:3128", "NO_PROXY": "host.test"})
-    assert is_plain(place, (), {variable: ""})
-    assert is_plain(Connection("acme", "http://127.0.0.1:1/v1"), (), {variable: "http://proxy.test:3128"})
+    assert not can_connect_directly(place, (), {variable: "http://proxy.test:3128", "NO_PROXY": "host.test"})
+    assert can_connect_directly(place, (), {variable: ""})
+    assert can_connect_directly(Connection("acme", "http://127.0.0.1:1/v1"), (), {variable: "http://proxy.test:3128"})
 
 
 @pytest.mark.parametrize(

@@ -139,16 +139,16 @@ CANCELS = (
     Row(
         "cancel in text", "step after", (glob(), Step(done(P[:3]), "stall", after=P[1])),
         asked=(FIRST, FIRST), text=P[0] + P[1], api=api(2), ends=CANCELLED, stored=("call", "text"), ran=("glob",),
-        told=("",), cancel=_says(P[1]),
+        results=("",), cancel=_says(P[1]),
     ),
     Row(
         "cancel while a tool runs", "step after", (call("shell", P[0], command="sleep 60"),),
-        asked=(FIRST,), text=P[0], ends=CANCELLED, stored=("text+call",), ran=("shell",), told=("Cancelled",),
+        asked=(FIRST,), text=P[0], ends=CANCELLED, stored=("text+call",), ran=("shell",), results=("Cancelled",),
         cancel=_on(ToolStarted),
     ),
     Row(
         "cancel at an approval", "step after", (call("shell", P[0], command="touch made.txt"),),
-        asked=(FIRST,), text=P[0], ends=CANCELLED, stored=("text+call",), told=("it was not run",),
+        asked=(FIRST,), text=P[0], ends=CANCELLED, stored=("text+call",), results=("it was not run",),
         cancel=_on(ApprovalRequested),
     ),
 )  # fmt: skip

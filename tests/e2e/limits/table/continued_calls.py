@@ -42,49 +42,49 @@ _CALLS = (
     Row(
         "complete call", "continuation 1", (*_TO_1, glob(P[1]), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, COMPLETED), api=api(2, up=1, on=1),
-        stored=_JOINED, ran=("glob",), told=("",),
+        stored=_JOINED, ran=("glob",), results=("",),
     ),
     Row(
         "complete call", "continuation 3", (cut("lost"), *map(cut, P[:3]), glob(P[3]), done()),
         asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *continued(1, 2, 3), COMPLETED),
-        api=api(2, up=1, on=3), stored=_JOINED, ran=("glob",), told=("",),
+        api=api(2, up=1, on=3), stored=_JOINED, ran=("glob",), results=("",),
     ),
     Row(
         "complete call and nothing else", "continuation 1", (*_TO_1, glob(), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, COMPLETED), api=api(2, up=1, on=1),
-        stored=_JOINED, ran=("glob",), told=("",),
+        stored=_JOINED, ran=("glob",), results=("",),
     ),
     Row(
         "call cut", "continuation 1", (*_TO_1, cut_call("shell", SHELL_CUT, P[1]), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, STILL_CUT, _REJECTED), api=api(2, up=1, on=1),
-        stored=_JOINED, told=("one complete call only",), skips=HALF_CALLS,
+        stored=_JOINED, results=("one complete call only",), skips=HALF_CALLS,
     ),
     Row(
         "write cut", "continuation 1", (*_TO_1, cut_call("write", BIG_CUT, P[1]), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, STILL_CUT, _REJECTED), api=api(2, up=1, on=1),
-        stored=_JOINED, told=("MUST split",), skips=HALF_CALLS,
+        stored=_JOINED, results=("MUST split",), skips=HALF_CALLS,
     ),
     Row(
         "write cut", "continuation 3", (cut("lost"), *map(cut, P[:3]), cut_call("write", BIG_CUT), done()),
         asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *continued(1, 2, 3), STILL_CUT, _REJECTED),
-        api=api(2, up=1, on=3), stored=_JOINED, told=("MUST split",), skips=HALF_CALLS,
+        api=api(2, up=1, on=3), stored=_JOINED, results=("MUST split",), skips=HALF_CALLS,
     ),
     Row(
         "last of parallel calls cut", "continuation 1",
         (*_TO_1, replace(cut_call("write", BIG_CUT), calls=[*glob().calls, Call("write", BIG_CUT)]), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, STILL_CUT, _REJECTED), api=api(2, up=1, on=1),
-        stored=("text+call+call", "text"), ran=("glob",), told=("", "MUST split"), skips=HALF_CALLS,
+        stored=("text+call+call", "text"), ran=("glob",), results=("", "MUST split"), skips=HALF_CALLS,
     ),
     Row(
         "closed call at the cap", "continuation 1",
         (*_TO_1, replace(glob(P[1]), stop=StopReason.MAX_TOKENS), done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, COMPLETED), api=api(2, up=1, on=1),
-        stored=_JOINED, ran=("glob",), told=("",),
+        stored=_JOINED, ran=("glob",), results=("",),
     ),
     Row(
         "malformed JSON below the cap", "continuation 1", (*_TO_1, _BAD, done()),
         asked=(*_ASKED_1, FIRST), events=(*_EVENTS_1, COMPLETED, "repair malformed_arguments attempted"),
-        api=api(2, up=1, on=1), stored=_JOINED, told=("not valid JSON",), skips=HALF_CALLS,
+        api=api(2, up=1, on=1), stored=_JOINED, results=("not valid JSON",), skips=HALF_CALLS,
     ),
 )  # fmt: skip
 
@@ -92,19 +92,19 @@ _UNREADABLE_CALLS = (
     Row(
         "call the provider could not read", "first", (_UNREADABLE, glob(), done()),
         asked=("-first 8000", "repair 64000", FIRST), events=("over call", "repair malformed_call succeeded"),
-        api=api(2, repairs=1), stored=("call", "text"), ran=("glob",), told=("",), skips=GEMINI_ONLY,
+        api=api(2, repairs=1), stored=("call", "text"), ran=("glob",), results=("",), skips=GEMINI_ONLY,
     ),
     Row(
         "call the provider could not read", "repair", (_UNREADABLE, _UNREADABLE),
         asked=("-first 8000", "repair 64000"), text="", events=("over call", "repair malformed_call attempted"),
         api=api(repairs=1), ends=(Outcome.ERROR, StopReason.MALFORMED_CALL, 1), stored=(),
-        says="unreadable tool call twice", skips=GEMINI_ONLY,
+        notice="unreadable tool call twice", skips=GEMINI_ONLY,
     ),
     Row(
         "text, then a call the provider could not read", "first",
         (stopped(StopReason.MALFORMED_CALL, P[0]), glob(P[0] + P[1]), done()),
         asked=("-first 8000", "repair 64000", FIRST), events=("over call", "repair malformed_call succeeded"),
-        api=api(2, repairs=1), stored=_JOINED, ran=("glob",), told=("",), skips=GEMINI_ONLY,
+        api=api(2, repairs=1), stored=_JOINED, ran=("glob",), results=("",), skips=GEMINI_ONLY,
     ),
     Row(
         "call the provider could not read", "escalated", (cut(P[0]), _UNREADABLE, done(P[1])),
@@ -116,7 +116,7 @@ _UNREADABLE_CALLS = (
         "call the provider could not read", "continuation 1", (*_TO_1, _UNREADABLE, glob(), done()),
         asked=("-first 8000", ESCALATED, LONGER, "repair 64000", FIRST),
         events=(*_EVENTS_1, "on call", "repair malformed_call succeeded", COMPLETED),
-        api=api(2, up=1, on=1, repairs=1), stored=_JOINED, ran=("glob",), told=("",), skips=GEMINI_ONLY,
+        api=api(2, up=1, on=1, repairs=1), stored=_JOINED, ran=("glob",), results=("",), skips=GEMINI_ONLY,
     ),
     Row(
         "text cut", "repair", (_UNREADABLE, cut(P[0]), done(P[1])),

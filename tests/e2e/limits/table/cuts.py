@@ -52,7 +52,8 @@ _TEXT = (
     Row(
         "text cut", "continuation 3", (cut("lost"), *map(cut, P[:4])),
         asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P[:4]),
-        events=(*UP, *continued(1, 2, 3), STILL_CUT), api=api(up=1, on=3), ends=CUT, says="incomplete after 5 requests",
+        events=(*UP, *continued(1, 2, 3), STILL_CUT), api=api(up=1, on=3), ends=CUT,
+        notice="incomplete after 5 requests",
     ),
     Row(
         "text cut", "nudge", (_THOUGHT, _THOUGHT, cut(P[0]), done(P[1])),
@@ -62,12 +63,12 @@ _TEXT = (
     Row(
         "text cut", "step after", (glob(), cut("lost"), done()),
         asked=(FIRST, "-first 8000", ESCALATED), events=(*UP, COMPLETED), api=api(2, up=1),
-        stored=("call", "text"), ran=("glob",), told=("",),
+        stored=("call", "text"), ran=("glob",), results=("",),
     ),
     Row(
         "text cut", "after a call in an escalated reply", (cut("lost"), glob(P[0]), cut("lost too"), done()),
         asked=("-first 8000", ESCALATED, "-first 8000", ESCALATED), events=(*UP, COMPLETED) * 2, api=api(2, up=2),
-        stored=("text+call", "text"), ran=("glob",), told=("",),
+        stored=("text+call", "text"), ran=("glob",), results=("",),
     ),
 )  # fmt: skip
 
@@ -148,15 +149,15 @@ _USAGE = (
         asked=("-first 8000", ESCALATED), events=(*UP, COMPLETED), api=api(up=1),
     ),
     Row("unknown reason", "first", (stopped(StopReason.UNKNOWN, P[0]),), asked=(FIRST,), text=P[0],
-        ends=(Outcome.END_TURN, StopReason.UNKNOWN, 0), says="an unknown stop reason"),
+        ends=(Outcome.END_TURN, StopReason.UNKNOWN, 0), notice="an unknown stop reason"),
     Row(
         "unknown reason", "continuation 1", (cut("lost"), cut(P[0]), stopped(StopReason.UNKNOWN, P[1])),
         asked=("-first 8000", ESCALATED, LONGER), text=P[0] + P[1],
         events=(*UP, *continued(1), COMPLETED), api=api(up=1, on=1),
-        ends=(Outcome.END_TURN, StopReason.UNKNOWN, 0), says="an unknown stop reason",
+        ends=(Outcome.END_TURN, StopReason.UNKNOWN, 0), notice="an unknown stop reason",
     ),
     Row("unknown reason without text", "first", (stopped(StopReason.UNKNOWN),), asked=(FIRST,), text="",
-        ends=(Outcome.ERROR, StopReason.UNKNOWN, 1), stored=(), says="unknown reason"),
+        ends=(Outcome.ERROR, StopReason.UNKNOWN, 1), stored=(), notice="unknown reason"),
 )  # fmt: skip
 
 CUTS = (*_TEXT, *_LYING, *_USAGE)

@@ -33,26 +33,26 @@ _GAVE_UP = "ended error"
 
 _PLAIN_400 = (
     Row("400 that names no limit", "first", (_NO,), asked=(FIRST,), text="", ends=_ERROR, stored=(),
-        says="not welcome"),
+        notice="not welcome"),
     Row(
         "400 that names no limit", "escalated", (cut(P[0]), _NO),
         asked=(FIRST, "-escalated 64000"), text=P[0], events=(*UP, "restored", _GAVE_UP), api=api(up=1), ends=CUT,
-        says="not welcome",
+        notice="not welcome",
     ),
     Row(
         "400 that names no limit", "continuation 1", (*_TO_1, _NO),
         asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _GAVE_UP),
-        api=api(up=1, on=1), ends=CUT, says="not welcome",
+        api=api(up=1, on=1), ends=CUT, notice="not welcome",
     ),
     Row(
         "400 that names no limit", "nudge", (_THOUGHT, _THOUGHT, _NO),
         asked=("-first 8000", ESCALATED, "-nudge 64000"), text="",
         events=(*UP, "over thinking", "restored", _GAVE_UP), api=api(up=1, repairs=1), ends=_ERROR, stored=(),
-        says="not welcome",
+        notice="not welcome",
     ),
     Row(
         "400 that names no limit", "step after", (glob(P[0]), _NO),
-        asked=(FIRST, FIRST), text=P[0], api=api(2), ends=_ERROR, stored=("text+call",), ran=("glob",), told=("",),
+        asked=(FIRST, FIRST), text=P[0], api=api(2), ends=_ERROR, stored=("text+call",), ran=("glob",), results=("",),
     ),
     Row(
         "401", "continuation 1", (*_TO_1, refused(401, "the key is not valid")),
@@ -98,7 +98,7 @@ _SPENT = (
     Row(
         "429 until no retry is left", "step after", (glob(P[0]), *[_BUSY] * 3),
         asked=(FIRST, "-first 8000", "-first 8000", FIRST), text=P[0], events=("waiting",) * 2,
-        api=api(2, retries=2), ends=BROKEN, stored=("text+call",), ran=("glob",), told=("",), retries=_TWICE,
+        api=api(2, retries=2), ends=BROKEN, stored=("text+call",), ran=("glob",), results=("",), retries=_TWICE,
     ),
     Row(
         "429 that asks for too long a wait", "first", (refused(429, "tomorrow", retry_after=9_000),),

@@ -32,9 +32,9 @@ _NO_SUCH_REASON: Mapping[ProtocolName, str] = {"gemini": "says so with a 400 onl
 
 _REFUSED = (
     Row("refusal", "first", (stopped(StopReason.REFUSAL, P[0]),), asked=(FIRST,), text=P[0], ends=BLOCKED,
-        says="refused or filtered"),
+        notice="refused or filtered"),
     Row("refusal without text", "first", (stopped(StopReason.REFUSAL),), asked=(FIRST,), text="", ends=BLOCKED,
-        stored=(), says="refused or filtered"),
+        stored=(), notice="refused or filtered"),
     Row(
         "refusal behind a call", "first", (replace(glob(P[0]), stop=StopReason.REFUSAL),),
         asked=(FIRST,), text=P[0], ends=BLOCKED,
@@ -64,19 +64,19 @@ _REFUSED = (
     Row(
         "refusal", "step after", (glob(P[1]), stopped(StopReason.REFUSAL, P[0])),
         asked=(FIRST, FIRST), text=P[0], api=api(2), ends=BLOCKED, stored=("text+call", "text"), ran=("glob",),
-        told=("",),
+        results=("",),
     ),
 )  # fmt: skip
 
 _WINDOW_FULL = (
     Row(
         "stop for a full window", "first", (stopped(StopReason.CONTEXT_WINDOW_EXCEEDED, P[0]),),
-        asked=(FIRST,), text=P[0], ends=_FULL, says="context window is full", skips=_NO_SUCH_REASON,
+        asked=(FIRST,), text=P[0], ends=_FULL, notice="context window is full", skips=_NO_SUCH_REASON,
     ),
     Row(
         "stop for a full window without text", "first", (stopped(StopReason.CONTEXT_WINDOW_EXCEEDED),),
         asked=(FIRST,), text="", ends=(Outcome.ERROR, StopReason.CONTEXT_WINDOW_EXCEEDED, ExitCode.BAD_INPUT),
-        stored=(), says="context window is full", skips=_NO_SUCH_REASON,
+        stored=(), notice="context window is full", skips=_NO_SUCH_REASON,
     ),
     Row(
         "stop for a full window", "escalated", (cut(P[0]), stopped(StopReason.CONTEXT_WINDOW_EXCEEDED)),
@@ -91,7 +91,7 @@ _WINDOW_FULL = (
     Row(
         "stop for a full window", "step after", (glob(P[1]), stopped(StopReason.CONTEXT_WINDOW_EXCEEDED, P[0])),
         asked=(FIRST, FIRST), text=P[0], api=api(2), ends=_FULL, stored=("text+call", "text"), ran=("glob",),
-        told=("",), skips=_NO_SUCH_REASON,
+        results=("",), skips=_NO_SUCH_REASON,
     ),
 )  # fmt: skip
 

@@ -68,7 +68,7 @@ _ELSEWHERE = (
     Row(
         "nothing but the text before", "continuation 1", (cut("lost"), cut(_FOX), cut("fox jumps over the lazy")),
         asked=("-first 8000", ESCALATED, LONGER), text=_FOX, events=(*UP, *continued(1), "ended no_progress"),
-        api=api(up=1, on=1), ends=CUT, says="added nothing",
+        api=api(up=1, on=1), ends=CUT, notice="added nothing",
     ),
     Row(
         "nothing but white space", "continuation 2", (cut("lost"), cut(P[0]), cut("zwei"), cut(" \n ")),
@@ -82,18 +82,18 @@ _ELSEWHERE = (
     ),
     Row(
         "repeats itself without end", "first", (Step(done(["Now: ", _LOOP]), "stall", after=_LOOP),),
-        asked=(FIRST,), text=None, ends=(Outcome.ERROR, None, 1), says="repeating itself",
+        asked=(FIRST,), text=None, ends=(Outcome.ERROR, None, 1), notice="repeating itself",
     ),
     Row(
         "repeats itself without end", "continuation 1",
         (cut("lost"), cut(P[0]), Step(done(["Now: ", _LOOP]), "stall", after=_LOOP)),
         asked=("-first 8000", ESCALATED, LONGER), text=None, events=(*UP, *continued(1), "ended no_progress"),
-        api=api(up=1, on=1), ends=(Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, 56), says="repeating itself",
+        api=api(up=1, on=1), ends=(Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, 56), notice="repeating itself",
     ),
     Row(
         "repeats itself without end", "escalated", (cut("lost"), Step(done(["Now: ", _LOOP]), "stall", after=_LOOP)),
         asked=("-first 8000", ESCALATED), text=None, events=(*UP, "ended error"), api=api(up=1),
-        ends=(Outcome.ERROR, None, 1), says="repeating itself",
+        ends=(Outcome.ERROR, None, 1), notice="repeating itself",
     ),
 )  # fmt: skip
 

@@ -65,7 +65,7 @@ _CAPS = (
     Row(
         "override", "continuation 3", tuple(map(cut, P[:4])),
         asked=("first 500", *["continuation 500"] * 3), text="".join(P[:4]), events=(*continued(1, 2, 3), STILL_CUT),
-        api=api(on=3), ends=CUT, settings=OutputSettings(override=500), says="output cap 500 each",
+        api=api(on=3), ends=CUT, settings=OutputSettings(override=500), notice="output cap 500 each",
     ),
     Row(
         "override above the default", "first", (cut(P[0]), done(P[1])),
@@ -80,7 +80,7 @@ _CAPS = (
     Row(
         "override and a write cut", "first", (cut_call("write", BIG_CUT), write(), done()),
         asked=("first 500",) * 3, events=(STILL_CUT, "repair cut_arguments attempted"), api=api(3),
-        stored=("call", "call", "text"), ran=("write",), told=("MUST split", ""),
+        stored=("call", "call", "text"), ran=("write",), results=("MUST split", ""),
         files={"big.py": "line one\nline two\n"}, settings=OutputSettings(override=500), skips=HALF_CALLS,
     ),
     Row(
@@ -124,7 +124,7 @@ _CAPS = (
 _POLICIES = (
     Row(
         "no continuations allowed", "first", (cut(P[0]),),
-        asked=("first 500",), text=P[0], events=(STILL_CUT,), ends=CUT, says="incomplete after 1 request",
+        asked=("first 500",), text=P[0], events=(STILL_CUT,), ends=CUT, notice="incomplete after 1 request",
         settings=OutputSettings(override=500, max_continuations=0),
     ),
     Row(
@@ -145,7 +145,7 @@ _POLICIES = (
     Row(
         "policy continue and a call cut", "first", (cut_call("glob", '{"pattern": "*', P[0]), glob(P[0]), done()),
         asked=("-first 8000", ESCALATED, FIRST), events=(*UP, COMPLETED), api=api(2, up=1),
-        stored=("text+call", "text"), ran=("glob",), told=("",), settings=OutputSettings(policy="continue"),
+        stored=("text+call", "text"), ran=("glob",), results=("",), settings=OutputSettings(policy="continue"),
         skips=HALF_CALLS,
     ),
     Row(
@@ -156,7 +156,7 @@ _POLICIES = (
     Row(
         "token budget spent", "escalated", (cut("lost"), cut(P[0])),
         asked=("-first 8000", ESCALATED), text=P[0], events=(*UP, _SPENT), api=api(up=1), ends=CUT,
-        settings=OutputSettings(max_total_completion_tokens=64_000), says="output budget is used up",
+        settings=OutputSettings(max_total_completion_tokens=64_000), notice="output budget is used up",
     ),
     Row(
         "token budget spent", "continuation 1", (cut("lost"), cut(P[0]), cut(P[1])),
@@ -211,27 +211,27 @@ _MONEY = (
     Row(
         "money spent", "first", (cut(P[0]),),
         asked=(FIRST,), text=P[0], events=(_SPENT,), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.008"),
-        says=_NO_MORE, again=(done("Next."),),
+        notice=_NO_MORE, again=(done("Next."),),
     ),
     Row(
         "money spent", "escalated", (cut(P[0]), cut(_TWO)),
         asked=("-first 8000", ESCALATED), text=_TWO, events=(*UP, _SPENT), api=api(up=1), ends=_OVERSPENT,
-        facts=_OUTPUT_PRICE, money=Decimal("0.07"), says=_NO_MORE,
+        facts=_OUTPUT_PRICE, money=Decimal("0.07"), notice=_NO_MORE,
     ),
     Row(
         "money spent", "continuation 1", (cut(P[0]), cut(P[1]), cut(P[2])),
         asked=("-first 8000", ESCALATED, LONGER), text=P[1] + P[2], events=(*UP, *continued(1), _SPENT),
-        api=api(up=1, on=1), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.1"), says=_NO_MORE,
+        api=api(up=1, on=1), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.1"), notice=_NO_MORE,
     ),
     Row(
         "money spent", "first cut thinking", (cut(thinking="hm"),),
         asked=(FIRST,), text="", events=(_SPENT,), ends=_OVERSPENT, stored=(), facts=_OUTPUT_PRICE,
-        money=Decimal("0.008"), says=_NO_MORE,
+        money=Decimal("0.008"), notice=_NO_MORE,
     ),
     Row(
         "money spent", "first cut call", (cut_call("write", BIG_CUT),),
         asked=(FIRST,), text="", events=(STILL_CUT, "repair cut_arguments attempted"), ends=_OVERSPENT,
-        stored=("call",), told=("split",), facts=_OUTPUT_PRICE, money=Decimal("0.008"), skips=HALF_CALLS,
+        stored=("call",), results=("split",), facts=_OUTPUT_PRICE, money=Decimal("0.008"), skips=HALF_CALLS,
     ),
 )  # fmt: skip
 

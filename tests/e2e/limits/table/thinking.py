@@ -55,7 +55,7 @@ _THINKING = (
     Row(
         "thinking only", "nudge", (_THOUGHT,) * 3,
         asked=(*_THINK_TWICE, "nudge 64000"), text="", events=(*UP, "over thinking", *_NOTHING),
-        api=api(up=1, repairs=1), ends=CUT, stored=(), says="Thinking used up the output limit",
+        api=api(up=1, repairs=1), ends=CUT, stored=(), notice="Thinking used up the output limit",
     ),
     Row(
         "thinking only", "continuation 1", (*_TO_1, _THOUGHT),
@@ -112,7 +112,7 @@ _EMPTY = (
     Row(
         "empty cut", "escalated", (cut(), cut()),
         asked=("-first 8000", ESCALATED), text="", events=(*UP, *_NOTHING), api=api(up=1), ends=CUT, stored=(),
-        says="truncated before any text",
+        notice="truncated before any text",
     ),
     Row(
         "empty cut after a text", "escalated", (cut(P[0]), cut(), done(P[1])),
@@ -122,7 +122,7 @@ _EMPTY = (
     Row(
         "empty cut", "continuation 1", (*_TO_1, cut()),
         asked=_ASKED_1, text=P[0], events=(*UP, *continued(1), *_NOTHING), api=api(up=1, on=1), ends=CUT,
-        says="added nothing",
+        notice="added nothing",
     ),
     Row(
         "empty cut", "nudge", (_THOUGHT, _THOUGHT, cut()),
@@ -132,7 +132,7 @@ _EMPTY = (
     Row(
         "empty cut with an override", "first", (cut(),),
         asked=("first 500",), text="", events=_NOTHING, ends=CUT, stored=(), settings=OutputSettings(override=500),
-        says="truncated before any text",
+        notice="truncated before any text",
     ),
     Row(
         "half call dropped by the host", "first", (_HALF, done()),
@@ -141,7 +141,7 @@ _EMPTY = (
     Row(
         "half call dropped by the host", "escalated", (_HALF, _HALF),
         asked=("-first 8000", ESCALATED), text="", events=(*UP, *_NOTHING), api=api(up=1), ends=CUT, stored=(),
-        says="truncated before any text", skips=_SENDS_HALF_CALLS,
+        notice="truncated before any text", skips=_SENDS_HALF_CALLS,
     ),
 )  # fmt: skip
 

@@ -82,7 +82,7 @@ def _row(cause: str, phase: str, failing: Turn | Step, events: tuple[str, ...], 
         api=it.api,
         stored=("call", "text") if it.has_tool else ("text",),
         ran=("glob",) if it.has_tool else (),
-        told=("",) if it.has_tool else (),
+        results=("",) if it.has_tool else (),
         timeouts=_QUICK if isinstance(failing, Step) and failing.how == "stall" else PATIENT,
     )
 
@@ -138,29 +138,29 @@ _SPECIAL = (
         "damaged events", "twice",
         (Step(done(P), "damage", after=P[1]), replace(done(P[1:]), faults=Faults(damaged="fünf"))),
         asked=(FIRST, "continuation 8000"), text="".join(P[:4]), events=_AGAIN, api=api(retries=1),
-        says="1 damaged event of the stream could not be read, so the reply may lack text",
+        notice="1 damaged event of the stream could not be read, so the reply may lack text",
     ),
     Row(
         "dropped in a call", "first", (Step(glob(P[0]), "drop", after="glob"), glob(P[0]), done()),
         asked=("-first 8000", FIRST, FIRST), events=("waiting", "over transport"), api=api(2, retries=1),
-        stored=("text+call", "text"), ran=("glob",), told=("",),
+        stored=("text+call", "text"), ran=("glob",), results=("",),
     ),
     Row(
         "dropped in a call", "escalated", (cut("l"), Step(glob(), "drop", after="glob"), glob(), done()),
         asked=("-first 8000", "-escalated 64000", ESCALATED, FIRST),
         events=(*UP, "waiting", "over transport", COMPLETED), api=api(2, up=1, retries=1), stored=("call", "text"),
-        ran=("glob",), told=("",),
+        ran=("glob",), results=("",),
     ),
     Row(
         "dropped in a call", "continuation 1",
         (cut("l"), cut(P[0]), Step(glob(P[1]), "drop", after="glob"), glob(P[2]), done()),
         asked=("-first 8000", ESCALATED, LONGER, LONGER, FIRST), events=(*UP, *continued(1), *_AGAIN, COMPLETED),
-        api=api(2, up=1, on=1, retries=1), stored=("text+call", "text"), ran=("glob",), told=("",),
+        api=api(2, up=1, on=1, retries=1), stored=("text+call", "text"), ran=("glob",), results=("",),
     ),
     Row(
         "ended without a terminal event behind a closed call", "first", (Step(glob(), "end"), glob(), done()),
         asked=("-first 8000", FIRST, FIRST), events=("waiting", "over transport"), api=api(2, retries=1),
-        stored=("call", "text"), ran=("glob",), told=("",),
+        stored=("call", "text"), ran=("glob",), results=("",),
     ),
     Row(
         "dropped with less text than before", "escalated",

@@ -69,12 +69,12 @@ _ROOM = (
     Row(
         "window without room", "first", (),
         asked=(), text="", ends=_NO_ROOM, stored=(), facts=ModelFacts(context_window=3_000), again=None,
-        says="leaves no room", api=api(0),
+        notice="leaves no room", api=api(0),
     ),
     Row(
         "window without room", "first continuation", (cut(P[0], prompt=30_500),),
         asked=("first 500",), text=P[0], events=(_SPENT,), ends=CUT, facts=_SMALL, again=None,
-        settings=OutputSettings(override=500), says="leaves no room",
+        settings=OutputSettings(override=500), notice="leaves no room",
     ),
     Row(
         "window that the host counts to be fuller than estimated", "continuation 1",
@@ -102,8 +102,8 @@ _OUTPUT = (
     ),
     Row(
         "400 that names an output limit", "step after", (glob(), _names(4_096), done()),
-        asked=(FIRST, FIRST, "first 4096"), api=api(2, retries=1), stored=("call", "text"), ran=("glob",), told=("",),
-        again_caps=(4_096,),
+        asked=(FIRST, FIRST, "first 4096"), api=api(2, retries=1), stored=("call", "text"), ran=("glob",),
+        results=("",), again_caps=(4_096,),
     ),
     Row(
         "400 that names an output limit without gain", "escalated", (cut(P[0]), _names(9_000), done(P[1])),
@@ -115,12 +115,12 @@ _OUTPUT = (
         (cut_call("write", BIG_CUT), _names(9_000), done()),
         asked=(FIRST, ESCALATED, FIRST),
         events=(*UP, "restored", STILL_CUT, "repair cut_arguments attempted"), api=api(2, up=1),
-        stored=("call", "text"), told=("MUST split",), skips=HALF_CALLS,
+        stored=("call", "text"), results=("MUST split",), skips=HALF_CALLS,
     ),
     Row(
         "400 that names the same limit again", "first", (_names(4_096), _names(4_096)),
         asked=(FIRST, "first 4096"), text="", api=api(retries=1), ends=(Outcome.ERROR, None, ExitCode.FAILED),
-        stored=(), says="at most 4096",
+        stored=(), notice="at most 4096",
     ),
     Row(
         "400 that names an output limit, then one that names a window", "first",
@@ -146,18 +146,18 @@ _WINDOW = (
     ),
     Row(
         "400 for a prompt larger than the window", "first", (refused(400, _TOO_LONG),),
-        asked=(FIRST,), text="", ends=_NO_ROOM, stored=(), says="leaves no room", again=None,
+        asked=(FIRST,), text="", ends=_NO_ROOM, stored=(), notice="leaves no room", again=None,
     ),
     Row(
         "400 for a prompt larger than the window", "continuation 1",
         (cut("lost"), cut(P[0]), refused(400, _TOO_LONG)),
         asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _SPENT),
-        api=api(up=1, on=1), ends=CUT, says="leaves no room",
+        api=api(up=1, on=1), ends=CUT, notice="leaves no room",
     ),
     Row(
         "400 for a prompt larger than the window", "step after", (glob(P[0]), refused(400, _TOO_LONG)),
         asked=(FIRST, FIRST), text=P[0], api=api(2), ends=(*_NO_ROOM[:2], 56), stored=("text+call",), ran=("glob",),
-        told=("",), says="leaves no room",
+        results=("",), notice="leaves no room",
     ),
 )  # fmt: skip
 
