@@ -1,6 +1,6 @@
 """Sends approvals as permission requests and forms, and converts the answers of the client to decisions.
 
-An answer that is not an offered option denies the call. Pure, except that it waits for the client.
+An answer that is not an offered option denies the call. The only I/O is the request to the client.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
 
 AskClient: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
+"""Sends a request with a method and parameters to the client; returns the result or raises `WireError`."""
 MAX_ASKED = 400_000
 """The maximum number of characters of a permission request."""
 _TOO_LONG = (
@@ -57,7 +58,9 @@ class PermissionOption:
 
     option_id: str
     kind: str
+    """The kind in the words of the protocol, such as `allow_once`."""
     name: str
+    """The text that the client shows."""
     decision: Decision
 
     def as_json(self) -> JsonObject:
@@ -67,8 +70,8 @@ class PermissionOption:
 def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
     """Return the options of an approval, in the words of the app.
 
-    A client without a user chooses the first option that allows the call, so the one that allows least comes first.
-    The options of the app that change the mode, trust the folder or add a wide rule are not offered.
+    A client without a user chooses the first option that allows the call, so the narrowest option comes first. The
+    options of the app that change the mode, trust the folder or add a wide rule are not offered.
     """
     deny = PermissionOption("deny", "reject_once", "No", Deny())
     once = PermissionOption("once", "allow_once", "Yes", Allow())
@@ -123,7 +126,7 @@ async def ask(
             return Deny() if approval.server else Answer(_NO_CHOICES)
     size = len(approval.detail)
     if size > MAX_ASKED and not (isinstance(approval, ToolApproval) and approval.kind == "edit"):
-        # A command that the user cannot see in full must not run. A diff says how much of it is missing.
+        # A command that the user cannot see in full must not run. A diff that is shortened contains a note about it.
         return Deny(_TOO_LONG.format(count=size))
     return await ask_permission(session_id, _tool_call(approval, card, folder), options_of(approval), client)
 
@@ -182,7 +185,7 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
 
 
 def _question_source(question: Question) -> str:
-    """Return who asks, as the start of a sentence; empty if the model asks."""
+    """Return the start of a sentence with the asker, such as `qcode asks:`; empty if the model asks."""
     if question.server == OWN_QUESTION:
         return "qcode asks:"
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
@@ -220,7 +223,7 @@ async def _ask_with_form(
             return Answer(chosen) if isinstance(chosen, str) and chosen in labels else Answer(_SKIPPED)
         case "decline" if question.server and DECLINE in labels:
             return Answer(DECLINE)
-        # A dismissed form of a server is answered with "cancel" there, and the turn continues.
+        # If a server asks, a dismissed form becomes the answer "cancel" to the server, and the turn continues.
         case "cancel" if not question.server:
             return CancelTurn()
         case _:

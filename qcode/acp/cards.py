@@ -1,7 +1,7 @@
 """Builds the cards of tool calls: kind, title, file locations, content and status. Pure.
 
-`Cards` tracks the calls of one turn and creates their ids: `<turn>.<step>.<number>`, the same in a replay. If a reply
-is requested again, its calls reuse the cards of its first attempt that have the same tool.
+`Cards` tracks the calls of one turn and creates the ids of their cards: `<turn>.<step>.<number>`, the same in a replay.
+If a reply is requested again, its calls reuse the cards of the earlier attempt that have the same tool.
 """
 
 from __future__ import annotations
@@ -36,10 +36,15 @@ _KINDS = {
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 _TITLE_ARGUMENTS = ("command", "description", "path", "pattern", "query", "url", "question", "name")
 _MAX_TITLE = 200
+"""The maximum length of a title. These limits are in characters."""
 _MAX_TEXT = 200_000
+"""The maximum length of a text, and of a file whose whole text is sent as a diff."""
 _MAX_VALUE = 100_000
+"""The maximum length of an argument, and of a result."""
 _MAX_TAIL = 8_000
+"""The maximum length of output; only its end is sent."""
 _MAX_DIFF_CHARS = 400_000
+"""The maximum length of all diffs of one card."""
 TRUNCATED_CALL = "not run: the reply was truncated"
 _PATCHED_FILE = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
 _FILE_HEADER = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
@@ -51,9 +56,9 @@ def kind_of(name: str) -> str:
 
 
 def title_of(name: str, arguments: JsonObject | None) -> str:
-    """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible.
+    """Return the title of a call on one line, such as `Edit src/a.py`, with hidden characters escaped.
 
-    `arguments` None: not known yet.
+    `arguments` is None if the model is still writing them.
     """
     if arguments is None:
         argument = ""
@@ -164,7 +169,7 @@ def output_content(text: str) -> list[Json]:
 
 
 def shortened(text: str, limit: int = _MAX_TEXT) -> str:
-    """Return a text of limited length, with a note if something was left out."""
+    """Return `text` with at most `limit` characters, and a note if it was longer."""
     return text if len(text) <= limit else f"{text[:limit]}\n[truncated: {len(text) - limit:,} more characters]"
 
 
@@ -202,11 +207,11 @@ class CallCard:
     name: str
     """The name of the tool."""
     is_over: bool = False
-    """Its last update was sent."""
+    """The last update of the card was sent."""
     has_begun: bool = False
-    """Its first update was sent."""
+    """The first update of the card was sent."""
     output: list[str] = field(default_factory=list)
-    """The output that was not sent yet, or the end of all output."""
+    """The unsent output for a terminal, or the end of all output for a card without a terminal."""
     output_size: int = 0
 
     def add_output(self, text: str) -> None:
@@ -231,7 +236,7 @@ class Cards:
         """The cards of an earlier attempt of the reply, for the calls of the next attempt."""
         self._by_call: dict[str, list[CallCard]] = {}
         self._open: list[CallCard] = []
-        """The cards of calls that were committed."""
+        """The cards of the calls in finished replies."""
 
     def begin_step(self, step: int) -> None:
         """Begin another reply."""
@@ -239,7 +244,7 @@ class Cards:
         self._cards, self._free = [], []
 
     def announce(self, block: int, call_id: str, name: str) -> CallCard | None:
-        """Return a new card for a call; None if it has one, or reuses one."""
+        """Return a new card for a call; None if it has a card already, or reuses a card."""
         if any(card.call_id == call_id and card not in self._free for card in self._cards):
             return None
         card = next((card for card in self._free if card.name == name), None)
@@ -254,7 +259,7 @@ class Cards:
         self._free = [card for card in self._cards if not card.is_over]
 
     def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
-        """Return the card of each call of the finished reply, in order, and the cards without a call."""
+        """Return each call of the finished reply with its card, in order, and the cards without a call."""
         unused = [card for card in self._cards if not card.is_over]
         pairs: list[tuple[CallCard, ToolCall]] = []
         for call in calls:
@@ -297,7 +302,7 @@ class Cards:
 
 
 def announcement(card: CallCard, arguments: JsonObject | None, folder: str, **extra: Json) -> JsonObject:
-    """Return the update that shows a card for the first time; `arguments` None: they are not known yet."""
+    """Return the update that shows a card for the first time. `arguments` is None if the model still writes them."""
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": card.card_id,

@@ -1,6 +1,6 @@
 """Resources of the client: unsaved texts in its editor, and its tool servers.
 
-Tools request texts in their own threads. If the editor does not answer in time, they use the files on disk.
+Tools request texts in their threads. If the editor does not answer in time, the tools use the files on disk.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from qcode.text.json import Json, JsonObject, object_in
 from qcode.values import dataclass
 
 ANSWER_S = 2.0
-"""Seconds for the editor to send a text."""
+"""How long a tool waits until the editor sends a text."""
 WRITE_S = 10.0
+"""How long a tool waits until the editor has written a text."""
 MAX_SERVERS = 50
 
 
 class EditorFiles:
-    """The files of an editor that can read and write them, as `tools.buffers.BufferSource` describes."""
+    """The files of an editor, for tools: a `tools.buffers.BufferSource`."""
 
     def __init__(self, wire: EditorWire, loop: asyncio.AbstractEventLoop, session_id: str) -> None:
         self._wire = wire
@@ -83,7 +84,7 @@ def _dashed(name: str) -> str:
 
 
 def _server(row: JsonObject) -> McpServer | str:
-    """Return the server of a row, or why it cannot be used."""
+    """Return the server of a row, or the reason why it is invalid."""
     match row:
         case {"type": "http" | "sse" as kind, "url": str(url)} if url.startswith(("http://", "https://")):
             headers, transport = _pairs(row.get("headers")), "sse" if kind == "sse" else None
@@ -102,7 +103,7 @@ def _server(row: JsonObject) -> McpServer | str:
 
 
 def _pairs(rows: Json) -> dict[str, str] | None:
-    """Return `{name, value}` rows as a mapping; None if they are not valid."""
+    """Return `{name, value}` rows as a mapping; None if they are invalid."""
     pairs: dict[str, str] = {}
     if not isinstance(rows, list | None):
         return None

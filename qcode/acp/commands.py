@@ -1,6 +1,6 @@
 """The slash commands of a session: those of qcode, and custom ones from files.
 
-A prompt that begins with `/name` runs the command; an unknown one is sent to the model as it is.
+A prompt that begins with `/name` runs the command. If there is no such command, the prompt is sent to the model.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.skills.skill import Skill
 
+# The description of each command, and the hint about its argument.
 BUILT_IN = {
     "compact": ("Replace older messages by a summary.", "what to keep"),
     "context": ("Show what fills the context window.", ""),
@@ -66,8 +67,8 @@ class SessionCommands:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self.count = 0
-        """The number of texts that the commands have sent."""
+        self.output_count = 0
+        """The number of texts that commands have sent to the client."""
 
     def update(self) -> JsonObject:
         """Return the update that lists all commands."""
@@ -89,7 +90,7 @@ class SessionCommands:
         return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
 
     def _prompts(self, used_names: set[str]) -> Iterator[JsonObject]:
-        """Yield the prompts of running tool servers. A message that names one is expanded when its turn begins."""
+        """Yield the prompts of running tool servers. A turn expands such a prompt when it begins."""
         if self._agent.servers is None:
             return
         from qcode.agent.mcp.mentions import prompts_of
@@ -181,7 +182,7 @@ class SessionCommands:
         return PromptCommand(text, options)
 
     async def _undo_or_redo(self, name: str) -> str:
-        """Undo or redo a turn; leave files unchanged that were edited since."""
+        """Undo or redo a turn, except for files that were edited since; return a report."""
         checkpoints = self._agent.conversation.checkpoints
         try:
             plan = await (checkpoints.plan_undo() if name == "undo" else checkpoints.plan_redo())

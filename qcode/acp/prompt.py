@@ -31,7 +31,7 @@ from qcode.values import dataclass
 
 MAX_BLOCKS = 1_000
 _PDF = "JVBERi"
-"""The beginning of a PDF in base64."""
+"""The start of every PDF in base64, `%PDF-` decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PromptBlocks:
     """The blocks of a prompt as they were sent."""
 
     texts: tuple[str | Link, ...]
-    """The texts and links in their order."""
+    """The texts, and a link for each resource, in the order of the blocks."""
     resources: tuple[Resource, ...] = ()
     documents: tuple[PdfDocument, ...] = ()
     images: tuple[Image, ...] = ()
@@ -126,7 +126,7 @@ def read_prompt(blocks: Json) -> PromptBlocks:
 
 
 def _document(uri: str, data: str) -> PdfDocument | None:
-    """Return a PDF, None if the data is something else."""
+    """Return a PDF; None if `data` is not a PDF in base64."""
     if not data.lstrip().startswith(_PDF):
         return None
     try:
@@ -150,9 +150,9 @@ def _image(data: str) -> Image:
 
 
 def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Path], str]) -> PromptInput:
-    """Return the text and the attachments of a prompt. Reads the files that it links to.
+    """Return the text and the attachments of a prompt, and read the linked files.
 
-    `why_not_read` returns why the model may not read a file without asking, empty if it may.
+    `why_not_read` returns the reason why the model may not read a file without asking, empty if it may.
     """
     attached: list[Block] = []
     notices: list[str] = list(blocks.notes)
@@ -190,6 +190,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
 
 
 def _file_block(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> tuple[Block | None, str]:
+    """Return a linked file as an attachment, or None and the reason why it is not attached."""
     label = _shown_path(path, folder)
     real = Path(path).resolve()
     why_not = why_not_read(real)

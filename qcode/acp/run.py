@@ -1,7 +1,7 @@
 """Runs `qcode acp`: the standard streams, the signals, and the end of the process.
 
 Standard output carries only the protocol; other output goes to standard error. The process ends within two seconds
-after the client has closed its end. Separate from `server`, so that the methods can be tested without a process.
+after the client closes standard input. Separate from `server`, so that the methods can be tested without a process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options
 
 EXIT_S = 0.5
-"""Seconds that remaining threads get after the last output."""
+"""How long the process waits for remaining threads after the last output."""
 
 
 def run_acp(options: Options) -> int:

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """The version of the protocol."""
 PAGE_SIZE = 50
+"""The number of sessions in a response to `session/list`."""
 CLOSE_S = 1.2
-"""Seconds for all sessions to end when the client has gone."""
+"""How long all sessions may take to end after the client has disconnected."""
 Method = Callable[[JsonObject], Awaitable[MethodResult | None]]
 
 
@@ -167,7 +168,7 @@ class Server:
         return MethodResult({})
 
     def _check_credential(self) -> None:
-        """Raise `WireError` unless a model can be used with a credential that is found now."""
+        """Raise `WireError` if no credential for a model is available now."""
         agent = self._begin_agent(replace(self._options, no_session=True))
         agent.release()
 
@@ -223,7 +224,7 @@ class Server:
             return session
 
     def _open_session(self, options: Options, servers: list[Json], loop: asyncio.AbstractEventLoop) -> EditorSession:
-        """Open an agent; it blocks."""
+        """Open an agent and return its session. It blocks, so call it in a thread."""
         from qcode.acp.client import EditorFiles, read_servers
         from qcode.acp.session import EditorClient, EditorSession
         from qcode.acp.settings import SessionSettings
@@ -246,7 +247,7 @@ class Server:
         return EditorSession(agent, client, settings, configs.problems)
 
     def _begin_agent(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
-        """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
+        """Return an agent; raise `WireError` if it cannot be opened. It blocks, so call it in a thread."""
         from qcode.agent.agent import Agent
         from qcode.agent.models.selection import select_at_start
         from qcode.agent.options import RunContext
@@ -345,7 +346,7 @@ def _text(params: JsonObject, name: str) -> str:
 
 
 def _folders(params: JsonObject) -> tuple[Path, tuple[Path, ...]]:
-    """Return the folder of a session and its further folders; raise `WireError` if one cannot be used."""
+    """Return the folder of a session and its additional folders; raise `WireError` if one is invalid."""
     added = params.get("additionalDirectories")
     if added is not None and not isinstance(added, list):
         raise invalid('"additionalDirectories" must be a list')
@@ -367,7 +368,7 @@ def _folder(value: Json, name: str) -> Path:
 
 
 def _check_exists(state_dir: Path, root: Path, session_id: str) -> None:
-    """Raise `SessionNotFound` unless the project has a session of exactly this id."""
+    """Raise `SessionNotFound` unless the project has a session with exactly this id."""
     from qcode.agent.sessions.store import SessionStore
 
     if session_id not in SessionStore(state_dir, root).ids():
@@ -389,7 +390,7 @@ def _read_cursor(cursor: Json) -> tuple[int, str] | None:
 
 
 def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
-    """Return a page of the stored sessions, newest first."""
+    """Return a page of the stored sessions of a folder, or of all folders, newest first; `after` is the cursor."""
     from qcode.agent.sessions.store import stored_sessions
     from qcode.config.paths import ConfigPaths
 

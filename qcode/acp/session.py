@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.client import ModelClient
 
 CANCEL_S = 0.8
-"""Seconds until a cancelled prompt is answered, whether its turn has ended or not."""
+"""The time in seconds after which a cancelled prompt is answered even if its turn has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PendingPrompt:
         """The response to the request with this prompt."""
 
     def finish(self, result: JsonObject | WireError) -> None:
-        """Answer the prompt, unless it has an answer."""
+        """Answer the prompt, unless it is already answered."""
         if self.answer.done():
             return
         if isinstance(result, WireError):
@@ -86,7 +86,7 @@ class EditorSession:
     def __init__(
         self, agent: Agent, client: EditorClient, settings: SessionSettings, problems: tuple[str, ...] = ()
     ) -> None:
-        """`problems` are lines about tool servers that are left out."""
+        """Use an open agent. `problems` has a line for each invalid tool server of the client."""
         self.agent = agent
         self.settings = settings
         self.folder = agent.context.folder
@@ -104,8 +104,9 @@ class EditorSession:
         self._title_tasks: set[asyncio.Task[None]] = set()
         self._model_connections: set[asyncio.Future[ModelClient | None]] = set()
         self.commands = commands.SessionCommands(agent)
-        starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
-        self._opening_notices = [*problems, *starting]
+        start_warnings = (notice.text for notice in agent.start_notices() if notice.level != "info")
+        self._opening_notices = [*problems, *start_warnings]
+        """Warnings for the first turn."""
 
     @property
     def session_id(self) -> str:
@@ -117,7 +118,7 @@ class EditorSession:
     # Opening
 
     def opening_state(self) -> JsonObject:
-        """Return the modes and the options, for the response."""
+        """Return the modes and the options, for the response to the request that opens the session."""
         return {"modes": self.settings.modes(), "configOptions": self.settings.options()}
 
     def announce(self) -> None:
@@ -144,6 +145,7 @@ class EditorSession:
         replay(self._stored_items(), str(self.folder), self.send)
 
     def _stored_items(self) -> Iterator[tuple[int, ReplayItem]]:
+        """Yield the items of the stored conversation, each with the number of the prompt of its turn."""
         history = self.agent.conversation.session.history
         numbers = history.all_numbers()
         stored = [history.stored[number] for number in numbers]
@@ -333,7 +335,7 @@ class EditorSession:
             await self._forget_turn(turn)
 
     async def _forget_turn(self, turn: int) -> None:
-        """Leave a refused turn out of later requests, as the protocol says; the session file keeps it."""
+        """Omit a refused turn from later requests, as the protocol requires; the session file keeps the turn."""
         checkpoints = self.agent.conversation.checkpoints
         with suppress(ValueError):
             await checkpoints.perform(await checkpoints.plan_rewind(turn, "conversation"))
@@ -418,10 +420,10 @@ class EditorSession:
 
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
-        self.commands.count += 1
+        self.commands.output_count += 1
         for start in range(0, len(text), MAX_CHUNK):
-            piece = text[start : start + MAX_CHUNK]
-            self.send(chunk("agent_message_chunk", piece, f"command-{self.commands.count}"))
+            message_id = f"command-{self.commands.output_count}"
+            self.send(chunk("agent_message_chunk", text[start : start + MAX_CHUNK], message_id))
 
     def _current_state(self) -> tuple[str, str, str | None, bool]:
         conversation = self.agent.conversation
@@ -440,12 +442,12 @@ class EditorSession:
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
     def apply_client_change(self, change: Callable[[], None]) -> Callable[[], None]:
-        """Make a change that the client asked for; return the updates to send after the response."""
+        """Make a change that the client requested; return the function that sends the updates after the response."""
         change()
         return self._sync
 
     async def change_model(self, name: str) -> Callable[[], None]:
-        """Switch the model from the next turn on, as `apply_client_change`; a prompt sent meanwhile waits."""
+        """Switch the model for the next turn, like `apply_client_change`. A prompt sent meanwhile waits."""
         connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
         self._model_connections.add(connecting)
         try:
@@ -457,7 +459,7 @@ class EditorSession:
         return self._sync
 
     def _session_cost(self) -> Decimal | None:
-        """Return the cost of the session so far, None if a part of it is unknown."""
+        """Return the cost of the session so far in US dollars, None if a part of it is unknown."""
         costs = [used.cost for used in self.agent.conversation.usage()]
         known = [cost for cost in costs if cost is not None]
         return sum(known, Decimal(0)) if len(known) == len(costs) else None
@@ -480,7 +482,7 @@ class EditorSession:
 
 
 def _failure(error: ErrorInfo | None, text: str) -> WireError:
-    """Return the error of a turn that failed, in the words of the provider."""
+    """Return the error for a turn that failed; `text` is its message."""
     info = error or ErrorInfo(str(ErrorKind.INTERNAL), text)
     line = one_line(text, 1_000)
     code = AUTH_REQUIRED if info.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH) else INTERNAL_ERROR

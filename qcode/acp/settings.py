@@ -32,7 +32,7 @@ _NEEDS_TRUST = ", once this folder is trusted (/trust)"
 
 
 class SessionSettings:
-    """The settings of one session. `models` are the models to offer, `has_sandbox` whether a sandbox works."""
+    """The settings of one session. `models` are the models to offer; `has_sandbox`: a sandbox works on this machine."""
 
     def __init__(self, agent: Agent, models: Sequence[OfferedProvider], *, has_sandbox: bool) -> None:
         self._agent = agent
@@ -70,7 +70,7 @@ class SessionSettings:
         return options
 
     def set_mode(self, mode_id: str) -> None:
-        """Switch the permission mode; raise `WireError` for one that is not offered or needs trust."""
+        """Switch the permission mode; raise `WireError` for a mode that is not offered or needs a trusted folder."""
         mode = next((mode for mode in self._offered_modes() if mode == mode_id), None)
         if mode is None:
             raise invalid(f'the mode "{one_line(mode_id, 80)}" is not available')
@@ -79,7 +79,10 @@ class SessionSettings:
         self._agent.conversation.set_mode(mode)
 
     def connect_model(self, model: str) -> ModelClient | None:
-        """Return a client for a model, None for the current one; raise `WireError`. It may wait for the keyring."""
+        """Return a client for a model, None for the current model. Raise `WireError` if it cannot be used.
+
+        It blocks, because it may wait for the keyring.
+        """
         if model == self._agent.conversation.model:
             return None
         try:
@@ -105,7 +108,7 @@ class SessionSettings:
         return [mode for mode in get_args(ApprovalMode) if mode == self.mode or not hidden.get(mode, False)]
 
     def _mode_rows(self, key: str) -> list[Json]:
-        """Return the offered modes with their names; their ids are under `key`."""
+        """Return the offered modes as objects with a name; `key` is the field of the mode's id."""
         is_trusted = self._agent.permissions.is_trusted
         rows: list[Json] = []
         for mode in self._offered_modes():

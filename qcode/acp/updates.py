@@ -1,7 +1,7 @@
 """Converts the events of a turn to updates of the protocol: text, cards with live output, plan, usage, notices.
 
-Sent text cannot be removed again. White space at the start of a reply is therefore sent with the first text after it,
-because a reply without text may be requested again. `replay` sends a stored session in the same way.
+Sent text cannot be removed again, and a reply without text may be requested again. So white space at the start of a
+reply is held until text follows it. `replay` sends a stored session in the same way.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from qcode.agent.sessions.replay import ReplayItem
 
 TEXT_S, OUTPUT_S, TERMINAL_S, USAGE_S = 0.03, 0.5, 0.1, 1.0
-"""The minimum seconds between two updates of a kind: with the text of a reply, with the end of the output of a call,
-with new output for a terminal, and with usage."""
+"""The minimum time in seconds between two updates: with the text of a reply, with the end of the output of a call, with
+new output for a terminal, and with usage."""
 MAX_CHUNK = 100_000
-"""The maximum number of characters in an update; longer text is sent in several."""
+"""The maximum number of characters in an update; longer text is sent in several updates."""
 Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
 Send: TypeAlias = Callable[[JsonObject], None]
 TODO = Todo.spec.name
@@ -69,7 +69,10 @@ class ClientFeatures:
 
 
 class TurnView:
-    """Sends the updates of one turn. `turn` is the number of its prompt in the session, `spent` the cost before it."""
+    """Sends the updates of one turn. `turn` is the number of its prompt in the session.
+
+    `spent` is the cost of the session before the turn in US dollars, None if it is unknown.
+    """
 
     def __init__(
         self, turn: int | str, folder: str, features: ClientFeatures, send: Send, spent: Decimal | None = None
@@ -81,16 +84,17 @@ class TurnView:
         self._cost_before = spent
         self._step = 0
         self._attempt = 1
-        """The number of the attempt that is received. The reasoning of each attempt has a separate message id."""
+        """The number of the current attempt. The reasoning of each attempt has a separate message id."""
         self._cards = Cards(turn)
         self._stream: Stream = "agent_message_chunk"
         self._text: list[str] = []
-        """Text of the current stream that was not sent yet."""
+        """The unsent text of the current stream."""
         self._blank = ""
-        """White space at the start of the reply that was not sent yet."""
+        """The unsent white space at the start of the reply."""
         self._has_text = False
+        """The reply has text that is not white space."""
         self._continuation = 0
-        """The number of the continuation that starts with the next text; 0 if none does."""
+        """The number of the continuation that starts with the next text; 0: the next text starts no continuation."""
         self._compactions = 0
         self._is_compacting = False
         self._usage: UsageUpdated | None = None
@@ -390,7 +394,7 @@ def usage_update(used: int, size: int, cost: Decimal | None) -> JsonObject:
 
 
 def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> None:
-    """Send a stored session. Each item comes with the number of the prompt that began its turn."""
+    """Send a stored session. Each item is given with the number of the prompt that began its turn."""
     from qcode.agent.sessions.history import Thought
     from qcode.agent.sessions.replay import ReplayedPrompt
 

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0, one object per line: requests in both directions, notifications, errors, and the order of writes.
 
-Everything is written in the order in which it is sent, so a notification that follows a response arrives after it.
-Each request gets exactly one answer. Invalid input is answered with an error, or ignored if it needs no answer;
-it never ends the process. Knows no method of the protocol.
+Messages are written in the order in which they are sent, so a notification after a response also arrives after it.
+Each request gets exactly one answer. Invalid input is answered with an error, or ignored if it needs no answer; it
+never ends the process. This module knows no method of the protocol.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from qcode.values import dataclass
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, REQUEST_CANCELLED = -32000, -32002, -32800
 MAX_MESSAGE_BYTES = 1024 * 1024
-"""No message is longer: some clients read lines of limited length."""
+"""The maximum length of a message, because some clients read lines of limited length."""
 MAX_BACKLOG_BYTES = 256 * 1024
 """The maximum number of unread bytes; with more, a turn waits until the client has read them."""
 
 RequestId: TypeAlias = "str | int | float | None"
 Then: TypeAlias = Callable[[], object]
+"""Called right after a response was sent."""
 
 
 class WireError(Exception):
-    """The failure of a request: a code, one line of text, and data. Some clients show only `details` of the data."""
+    """The failure of a request: a code, one line of text, and data. Some clients show only `details` in the data."""
 
     def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
         super().__init__(text)
@@ -47,7 +48,7 @@ def invalid(text: str) -> WireError:
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """The result of a request. `then` runs right after it was sent, so its messages come after the response."""
+    """The result of a request. `then` runs right after the response was sent, so its messages follow the response."""
 
     result: JsonObject
     then: Then | None = None
@@ -69,8 +70,8 @@ CallMethod: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
 class EditorWire:
     """One connection. `call_method` answers requests, in parallel; their first steps run in the order of arrival.
 
-    `on_lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for an
-    unexpected exception.
+    `on_lost` is called once, when the client has closed the input or no longer reads. `describe` returns the message
+    for an unexpected exception.
     """
 
     def __init__(
@@ -96,7 +97,10 @@ class EditorWire:
         self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._last_id = 0
         self._unreleased_bytes = 0
-        """Bytes of output that count as unhandled input, so that a client that reads nothing cannot fill the memory."""
+        """Bytes of output that the reader counts as unhandled input.
+
+        So a client that sends requests without reading the responses cannot fill the memory.
+        """
         self._reader = StdinReader(descriptor, on_line=self._handle_line, on_end=lambda _: self.end())
 
     # Output
@@ -105,7 +109,7 @@ class EditorWire:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Send a request and return its result; raise `WireError` if the client answers with an error, or is gone."""
+        """Send a request and return its result. Raise `WireError` if the client reports an error or disconnects."""
         self._last_id += 1
         asked_id = self._last_id
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
@@ -123,7 +127,7 @@ class EditorWire:
         await self._output_drained.wait()
 
     def end(self) -> None:
-        """Stop: nothing more is read or written."""
+        """Stop reading and writing. Idempotent."""
         if self._is_over:
             return
         self._is_over = True
@@ -216,7 +220,7 @@ class EditorWire:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _handle_response(self, asked_id: int, message: JsonObject) -> None:
-        """Complete a request of ours; a response to an unknown or completed one is ignored."""
+        """Complete a request that qcode sent; ignore the response to an unknown or completed request."""
         answer = self._open_requests.get(asked_id)
         if answer is None or answer.done():
             return
