@@ -155,9 +155,13 @@ def max_prompt_tokens(cap: int, window: int | None) -> int:
 
 def _usable_window(window: int | None, *, is_counted: bool) -> int:
     """Return the tokens that prompt and reply may use together: the window without the safety margin."""
-    size = window or DEFAULT_CONTEXT_WINDOW
+    return (window or DEFAULT_CONTEXT_WINDOW) - margin(window, is_counted=is_counted)
+
+
+def margin(window: int | None, *, is_counted: bool) -> int:
+    """Return the tokens of the window that stay free, because the size of a prompt is not known exactly."""
     floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
-    return size - max(floor, int(size * share))
+    return max(floor, int((window or DEFAULT_CONTEXT_WINDOW) * share))
 
 
 def is_at_cap(output_tokens: int | None, cap: int) -> bool:

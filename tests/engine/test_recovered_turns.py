@@ -223,9 +223,20 @@ def test_prompt_without_room_is_refused_before_any_request() -> None:
     assert played.requests == []
     assert played.end.error is not None
     assert played.end.error.kind == ErrorKind.CONTEXT_OVERFLOW
-    assert "3,839" in played.end.error.message
-    assert "5,000" in played.end.error.message
     assert (played.end.replies, played.end.api_calls.total) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("window", "sum"),
+    [
+        (5_000, "(about 3,839 tokens) leaves no room for a reply in the context window of 5,000 (2,048 are a safety "),
+        (3_000, "(about 3,839 tokens) leaves no room for a reply in the context window of 3,000. Shorten it"),
+    ],
+)
+def test_message_for_a_prompt_without_room_has_the_numbers_that_exceed_the_window(window: int, sum: str) -> None:
+    played = Player(facts=ModelFacts(context_window=window)).play("word " * 3_000)
+    assert played.end.error is not None
+    assert sum in played.end.error.message
 
 
 def test_every_request_is_clamped_again_as_the_text_grows() -> None:

@@ -311,7 +311,7 @@ def compact_or_end_unsent(state: ReplyState, request: ModelRequest, attempt: Att
 
 
 def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
-    note = describe_full_window(state.counter.size_of(request, threshold=0).tokens, state.model.window)
+    note = describe_full_window(state.counter.size_of(request, threshold=0), state.model.window)
     effects = state.keep_longest_text(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED

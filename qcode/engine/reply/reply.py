@@ -428,7 +428,7 @@ class Reply:
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
             if not fits_window:
-                note = describe_full_window(state.counter.size_of(continuing, threshold=0).tokens, state.model.window)
+                note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
             if not fits_window:
                 return failures.compact_or_end(state, truncated)

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.counting import PromptCounter
+from qcode.engine.counting import PromptCounter, PromptSize
 from qcode.engine.effects import Append, Effect, Emit, RecordRequests, SendRequest
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
@@ -396,12 +396,15 @@ def describe_repetition(*, has_text: bool) -> str:
     return f"The model kept repeating itself, so qcode stopped it{ending}. Rephrase the request, or try another model."
 
 
-def describe_full_window(prompt_tokens: int, window: int | None) -> str:
+def describe_full_window(prompt: PromptSize, window: int | None) -> str:
     """Return the message for a prompt that fills the context window."""
-    size = window or DEFAULT_CONTEXT_WINDOW
+    size, needs = window or DEFAULT_CONTEXT_WINDOW, ""
+    if prompt.tokens < size:
+        margin = caps.margin(window, is_counted=prompt.is_counted)
+        needs = f" ({margin:,} are a safety margin, and a reply needs {caps.MIN_USEFUL_OUTPUT:,})"
     return (
-        f"The prompt (about {prompt_tokens:,} tokens) leaves no room for a reply in the context window of {size:,}. "
-        "Shorten it, attach less, or start a new session."
+        f"The prompt (about {prompt.tokens:,} tokens) leaves no room for a reply in the context window of {size:,}"
+        f"{needs}. Shorten it, attach less, or start a new session."
     )
 
 
