@@ -116,6 +116,7 @@ def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> 
     ("words", "stdin", "code", "part"),
     [
         ((), "", 2, "qcode auth login PROVIDER"),
+        (("--json",), "", 2, "qcode auth login PROVIDER"),
         (("login",), KEY, 2, "name the provider"),
         (("login", "opnai"), KEY, 2, "did you mean openai?"),
         (("login", "openai", KEY), "", 2, "never on the command line"),

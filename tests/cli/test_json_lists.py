@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from qcode.agent.models.limits import LimitStore
 from qcode.agent.trust import TrustStore
 from qcode.cli.main import main
+from qcode.engine.model_facts import HostKnowledge
 from tests.arch.sources import ROOT
 
 ROWS = dict(
@@ -43,7 +45,9 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def listed(capfd: pytest.CaptureFixture[str], *words: str) -> Any:
     assert main([*words, "--json"]) == 0
-    return json.loads(capfd.readouterr().out)
+    output = capfd.readouterr().out
+    assert output.count("\n") == 1
+    return json.loads(output)
 
 
 @pytest.mark.parametrize("command", [name for name in ROWS if name != "themes"])
@@ -69,9 +73,16 @@ def test_lists_have_the_configured_values(work: Path, capfd: pytest.CaptureFixtu
     assert isinstance(rules, dict)
     assert (rules["is_trusted"], rules["rules"][0]["rule"]) == (True, "shell(make test)")
     assert listed(capfd, "trust", "list") == [{"folder": str(work), "state": "trusted"}]
+    assert isinstance(listed(capfd, "auth", "status"), list)
     output = listed(capfd, "-C", str(work), "trust")
     assert isinstance(output, dict)
     assert (output["state"], output["files"]) == ("trusted", ["AGENTS.md"])
+
+
+def test_deleted_limits_are_counted_in_json(work: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    LimitStore(work.parent / "home" / "state").remember("https://host/v1", "big", HostKnowledge(output=8_192))
+    assert listed(capfd, "models", "forget") == {"deleted": 1}
+    assert listed(capfd, "models", "forget") == {"deleted": 0}
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,10 @@ class AuthContext:
 def run_auth(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
-        options, (command, *words), flags = parse_subcommand("auth", arguments or [""], USAGE)
+        options, typed, flags = parse_subcommand("auth", arguments, USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
+    command, *words = typed or [""]
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(flags):
         hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
@@ -225,7 +226,7 @@ def _status(context: AuthContext, spec: ProviderSpec | None, *, is_json: bool) -
 
 
 def _as_json(rows: Sequence[CredentialRow]) -> str:
-    return json.dumps([row.as_json() for row in rows], indent=1) + "\n"
+    return json.dumps([row.as_json() for row in rows]) + "\n"
 
 
 def _as_text(rows: Sequence[CredentialRow]) -> str:

@@ -63,7 +63,10 @@ def run_models(arguments: Sequence[str]) -> int:
     limits = LimitStore(context.paths.state_dir)
     match words:
         case ["forget"]:
-            return _print(f"deleted the learned limits of {count_text(limits.forget(), 'model')}")
+            count = limits.forget()
+            if "json" in flags:
+                return _print(json.dumps({"deleted": count}))
+            return _print(f"deleted the learned limits of {count_text(count, 'model')}")
         case [] | [_]:
             query = words[0] if words else ""
             service = ModelsService(context)
