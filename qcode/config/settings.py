@@ -209,7 +209,8 @@ class Ui:
     bell: bool | None = key(
         None,
         kinds.boolean(),
-        "ring the bell and notify you when a turn ends or needs an answer; default: while the terminal has no focus",
+        "ring the bell and notify you when a turn, a `!` command or a background job ends, or a question opens; "
+        "default: while the terminal has no focus",
     )
     keep_last_reply: bool = key(False, kinds.boolean(), "print the last reply after leaving the app")
     title: bool = key(True, kinds.boolean(), "set the title of the terminal")

@@ -169,8 +169,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             apply_setting=self._apply_setting,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
-        keys = self.context.settings.ui.keys
-        set_bindings(self, bindings(keys, COMMANDS))
+        self.view.jobs.ring = self.terminal_title.ring
+        set_bindings(self, bindings(self.context.settings.ui.keys, COMMANDS))
         widgets.prompt.set_sources(self._sources(finder))
         show_keys_and_todos(self.commands, widgets)
         self.session_name.refresh()

@@ -19,6 +19,7 @@ from tests.tui.harness import Running, drive, make_agent
 from tests.tui.scripted import ScriptedConversation, call, ended, says
 from tests.tui.staged_app import StagedAgent
 from tests.tui.test_linear import Typed, linear
+from tests.tui.test_shell_lines import Shell
 
 
 def start(jobs: Jobs, command: str, folder: Path) -> Job:
@@ -67,6 +68,26 @@ def test_running_jobs_are_counted_and_each_end_is_reported(pipe: Path) -> None:
         assert "! Job 1 ended (exit 3): echo begun; read line" in " ".join(run.text.split())
 
     drive(test)
+
+
+@pytest.mark.parametrize(("has_bell", "is_focused", "rings"), [(None, True, 0), (None, False, 2), (False, False, 0)])
+def test_end_of_a_shell_line_or_a_job_rings_while_the_terminal_is_unfocused(
+    has_bell: bool | None, is_focused: bool, rings: int, tmp_path: Path
+) -> None:
+    async def test(run: Running) -> None:
+        bells: list[None] = []
+        run.app.bell = lambda: bells.append(None)  # type: ignore[method-assign]
+        await run.send("!waits")
+        await shell.begun.wait()
+        run.app.app_focus = is_focused
+        shell.end.set()
+        await run.until(lambda: bool(conversation.kept))
+        start(run.app.agent.toolbox.jobs, "exit 0", tmp_path)
+        await run.until(lambda: "Job 1 ended" in run.text)
+        assert len(bells) == rings
+
+    shell, conversation = Shell(), ScriptedConversation()
+    drive(test, conversation, has_bell=has_bell, run_user_command=shell)
 
 
 @pytest.mark.parametrize(

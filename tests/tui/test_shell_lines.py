@@ -22,6 +22,7 @@ class Shell:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.begun = asyncio.Event()
+        self.end = asyncio.Event()
         self.cancelled = 0
 
     async def __call__(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
@@ -36,11 +37,11 @@ class Shell:
         output("begun\n")
         self.begun.set()
         try:
-            await asyncio.Event().wait()
+            await self.end.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        raise AssertionError("nothing sets that event")
+        return ToolOutcome("begun\n[exit code 0]", summary="exit 0")
 
 
 def has_shell_mark(run: Running) -> bool:

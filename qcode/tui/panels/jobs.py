@@ -46,6 +46,8 @@ class JobWatch:
         """The key that moves a running command to the background, such as `Ctrl+B`; empty if there is none."""
         self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
         """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
+        self.ring: Callable[[str], None] = lambda why: None
+        """Rings, and notifies with its text, if the terminal has no focus; set by the app."""
         # All by the number of a job: the id of the call whose card shows it, its start in seconds, `Job.total` when its
         # output was last attached, and whether a screen shows that the user stops it.
         self._cards: dict[int, str] = {}
@@ -79,6 +81,14 @@ class JobWatch:
         has_succeeded = _has_succeeded(job)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
         self._notify("info" if has_succeeded else "warning", text)
+        self.ring(f"qcode: job {job.number} has ended ({job.state})")
+
+    def end_line(self, card_id: str, summary: str) -> None:
+        """Ring after the end of a shell line, or follow the job that it has become."""
+        if background_job(summary):
+            self.follow(card_id, summary)
+        else:
+            self.ring("qcode: a command has ended")
 
     def follow(self, call_id: str, summary: str) -> None:
         """Show the state of a job on the card of its call. `summary` is that of the call's result."""

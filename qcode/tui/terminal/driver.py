@@ -358,8 +358,13 @@ class TerminalTitle:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
         self._show()
-        if self.has_bell is not False and state != "working":
-            self._ring_bell(_BELL_TEXTS[state])
+        if state != "working":
+            self.ring(_BELL_TEXTS[state])
+
+    def ring(self, why: str) -> None:
+        """Ring, and notify with `why`, if the settings and the focus allow it."""
+        if self.has_bell is not False:
+            self._ring_bell(why)
 
     def count_down(self, left: str) -> None:
         """Show the time that is left of a wait; empty if the turn does not wait."""
