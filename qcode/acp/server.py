@@ -264,12 +264,12 @@ class Server:
             raise WireError(NOT_FOUND, one_line(str(error), 1_000)) from None
         except SessionBusy as error:
             text = f"{error}. Close it there, or continue in a copy: qcode -r {options.resume} --fork-session"
-            raise WireError(INTERNAL_ERROR, one_line(text, 1_000), {"details": one_line(text, 1_000)}) from None
+            raise WireError(INTERNAL_ERROR, one_line(text, 1_000), error.info) from None
         except QcodeError as error:
             is_credential = error.exit_code == ExitCode.NO_CREDENTIAL
             code = AUTH_REQUIRED if is_credential else INTERNAL_ERROR
             text = str(error) if is_credential else one_line(str(error), 1_000)
-            raise WireError(code, text, {"details": one_line(text, 1_000), "kind": error.info.kind}) from None
+            raise WireError(code, text, error.info) from None
 
     async def _list(self, params: JsonObject) -> MethodResult:
         cwd, cursor = params.get("cwd"), params.get("cursor")
@@ -292,8 +292,7 @@ class Server:
         try:
             await asyncio.to_thread(_delete, session_id)
         except QcodeError as error:
-            text = one_line(str(error), 1_000)
-            raise WireError(INTERNAL_ERROR, text, {"details": text}) from None
+            raise WireError(INTERNAL_ERROR, one_line(str(error), 1_000), error.info) from None
         return MethodResult({})
 
     # Turns

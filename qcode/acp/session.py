@@ -225,7 +225,7 @@ class EditorSession:
                 prompt.finish(error)
             except Exception as failure:  # noqa: BLE001 - the edge of a turn: a bug ends it, not the process
                 text = self.agent.report_crash(failure)
-                prompt.finish(WireError(INTERNAL_ERROR, text, {"details": text, "kind": "internal"}))
+                prompt.finish(WireError(INTERNAL_ERROR, text))
             finally:
                 self._current_prompt = None
                 self._stop_asking()
@@ -484,15 +484,5 @@ class EditorSession:
 def _failure(error: ErrorInfo | None, text: str) -> WireError:
     """Return the error for a turn that failed; `text` is its message."""
     info = error or ErrorInfo(str(ErrorKind.INTERNAL), text)
-    line = one_line(text, 1_000)
     code = AUTH_REQUIRED if info.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH) else INTERNAL_ERROR
-    kinds = {str(kind): kind for kind in ErrorKind}
-    kind = kinds.get(info.kind)
-    data: JsonObject = {
-        "details": line,
-        "kind": str(info.kind),
-        "status": info.status,
-        "requestId": info.request_id,
-        "retryable": kind is not None and kind.is_transient,
-    }
-    return WireError(code, line, data)
+    return WireError(code, one_line(text, 1_000), info)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
 from typing import BinaryIO, TypeAlias
 
+from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.streams import REQUEST_COST, OutputLostError, Pipe, StdinReader
+from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject, sendable
 from qcode.values import dataclass
 
@@ -29,16 +31,33 @@ Then: TypeAlias = Callable[[], object]
 """Called right after a response was sent."""
 
 
-class WireError(Exception):
-    """The failure of a request: a code, one line of text, and data. Some clients show only `details` in the data."""
+_KINDS: Mapping[int, str] = {
+    AUTH_REQUIRED: ErrorKind.NO_CREDENTIAL,
+    NOT_FOUND: "bad_input",
+    REQUEST_CANCELLED: "cancelled",
+    INTERNAL_ERROR: ErrorKind.INTERNAL,
+}
+"""The kind of an error without `ErrorInfo`, by its code; `usage` for the codes of invalid messages."""
 
-    def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
+
+class WireError(Exception):
+    """The failure of a request: a code, a text for the user, and the facts about the failure, if it has any."""
+
+    def __init__(self, code: int, text: str, info: ErrorInfo | None = None) -> None:
         super().__init__(text)
         self.code = code
-        self.data: JsonObject = {"details": text, **(data or {})}
+        self.info = info or ErrorInfo(str(_KINDS.get(code, "usage")), text)
 
     def as_json(self) -> JsonObject:
-        return {"code": self.code, "message": str(self), "data": self.data}
+        kind = next((kind for kind in ErrorKind if kind == self.info.kind), None)
+        data: JsonObject = {
+            "details": one_line(str(self), 1_000),  # some clients show only this text
+            "kind": str(self.info.kind),
+            "status": self.info.status,
+            "requestId": self.info.request_id,
+            "retryable": kind is not None and kind.is_transient,
+        }
+        return {"code": self.code, "message": str(self), "data": data}
 
 
 def invalid(text: str) -> WireError:
@@ -255,7 +274,7 @@ class EditorWire:
         except Exception as failure:  # noqa: BLE001 - the edge of a request: a bug fails it, not the process
             if not incoming.is_notification:
                 text = self._describe(failure)
-                self._refuse(incoming.request_id, WireError(INTERNAL_ERROR, text, {"details": text}))
+                self._refuse(incoming.request_id, WireError(INTERNAL_ERROR, text))
         if then is not None:
             then()
 

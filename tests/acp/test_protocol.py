@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
+from qcode.text.clean import one_line
 from tests.acp.conftest import Connect
 from tests.acp.editor import PATIENCE_S, Editor, InProcess, InThread
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Faults, Turn
 
 HI = [{"type": "text", "text": "hi"}]
+NO_FACTS = {"status": None, "requestId": None, "retryable": False}
 
 
 def test_initialize_answers_version_1_to_every_client(connect: Connect) -> None:
@@ -43,6 +45,7 @@ def test_missing_model_error_names_the_settings(home: Path, work: Path, monkeypa
         error = editor.refused("session/new", cwd=str(work), mcpServers=[])
         assert error["code"] == -32000
         assert "OPENAI_API_KEY" in error["message"]
+        assert error["data"] == {**NO_FACTS, "details": one_line(error["message"]), "kind": "no_credential"}
         assert editor.refused("authenticate", methodId="environment")["code"] == -32000
         monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789abcdef")
         assert editor.request("authenticate", methodId="environment") == {}
@@ -99,6 +102,7 @@ def test_unknown_session_is_an_error(method: str, connect: Connect) -> None:
     with connect() as editor:
         error = editor.refused(method, sessionId="20260101-000000-0000", prompt=HI, modeId="plan", modelId="x")
     assert error["code"] == -32002
+    assert error["data"] == {**NO_FACTS, "details": error["message"], "kind": "bad_input"}
 
 
 BAD_LINES = [
@@ -127,7 +131,9 @@ def test_invalid_line_is_answered_and_the_process_continues(line: bytes, code: i
         before = len(editor.messages)
         editor.send_line(line)
         editor.wait(lambda: len(editor.messages) > before)
-        assert editor.messages[-1]["error"]["code"] == code
+        error = editor.messages[-1]["error"]
+        assert error["code"] == code
+        assert error["data"] == {**NO_FACTS, "details": error["message"], "kind": "usage"}
         assert editor.request("session/list")["sessions"] == []
 
 
