@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import __version__
+from qcode.agent.options import OutputFormat
 from qcode.agent.reports import RecoveryMetrics
 from qcode.headless.lines import encode
 from qcode.headless.run import run_headless
@@ -384,6 +385,15 @@ def test_discarded_attempt_never_appears_as_an_assistant_line() -> None:
     ran = run(conversation, "stream-json")
     assert b"discarded" not in ran.stdout.replace(b"discarded_output_tokens", b"")
     assert kinds(ran.lines) == ["init", "retry", "assistant", "result"]
+
+
+@pytest.mark.parametrize("format", ["json", "stream-json"])
+def test_long_text_is_never_shortened(format: OutputFormat) -> None:
+    text = "line of text\n" * 100_000
+    ran = run(Scripted(reply(text), ended(text)), format)
+    assert (ran.result["result"], ran.result["text"]) == (text, text)
+    if format == "stream-json":
+        assert ran.lines[1]["message"]["content"] == [{"type": "text", "text": text}]
 
 
 def test_empty_reply_has_no_line() -> None:
