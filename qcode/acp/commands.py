@@ -134,9 +134,9 @@ class SessionCommands:
 
                 return CommandOutput(context_text(agent.conversation.context_report()))
             case "cost":
-                from qcode.agent.reports import cost_text_of
+                from qcode.agent.reports import usage_report_text
 
-                return CommandOutput(cost_text_of(agent.conversation.usage(), agent.conversation.metrics))
+                return CommandOutput(usage_report_text(agent.conversation.usage(), agent.conversation.metrics))
             case "undo" | "redo":
                 return CommandOutput(await self._undo_or_redo(name))
             case "init":

@@ -363,7 +363,7 @@ class Agent:
         servers = {tool.name: status.name for status in statuses for tool in status.tools}
         return offered_tools(self.conversation.tools, self.permissions.policy, servers)
 
-    def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
+    def doctor_lines(self, *, is_in_app: bool = False) -> tuple[str, ...]:
         """Return the report of `qcode doctor` as lines; this blocks. `is_in_app`: the app replaced the streams."""
         from qcode.agent.doctor import report, report_lines
 
@@ -442,7 +442,7 @@ class Agent:
         await self.conversation.close()
 
     @property
-    def end_limit_s(self) -> float:
+    def max_release_s(self) -> float:
         """The maximum duration of `release`, which is the time limit of the `SessionEnd` hooks."""
         from qcode.agent.hooks.events import MAX_END_TIMEOUT_S
 

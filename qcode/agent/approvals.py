@@ -179,7 +179,7 @@ class PendingCalls:
         """
         call, repeats, call_id = request.call, request.repeats, request.call.call_id
         permissions, toolbox, name, run_arguments = self._permissions, self._toolbox, resolved.name, resolved.arguments
-        targets = await asyncio.to_thread(toolbox.targets, name, run_arguments)
+        targets = await asyncio.to_thread(toolbox.target_paths, name, run_arguments)
         # Judging may read files, and start bash or git.
         verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook)
         # A command that the user allows runs without a sandbox.
@@ -242,7 +242,7 @@ class PendingCalls:
         """Return the approval with its reason, the rules and scopes that it offers, and an editable draft."""
         spec = self._toolbox.spec(resolved.name)
         accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
-        kind = _kind_of(spec, preview)
+        kind = _approval_kind(spec, preview)
         return replace(
             approval,
             rule=verdict.proposed_rule,
@@ -250,7 +250,7 @@ class PendingCalls:
             kind=kind,
             why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
             reasons=tuple(map(visible, verdict.all_reasons)),
-            offers=_offers(verdict, accepts_edits=accepts_edits),
+            offers=_offered_scopes(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
             draft=draft_of(spec, resolved.arguments),
@@ -273,7 +273,7 @@ class PendingCalls:
             arguments = revise.arguments
             if arguments is None:
                 arguments = revised_arguments(toolbox.spec(name), original.arguments, revise.text)
-            targets = await asyncio.to_thread(toolbox.targets, name, arguments)
+            targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
             verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), arguments)
             hook, _ = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, arguments)
             verdict = verdict if hook is None or hook.verdict != "deny" else hook
@@ -549,7 +549,7 @@ def _masked_preview(policy: Policy, preview: Preview) -> Preview:
     return replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
 
 
-def _kind_of(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
+def _approval_kind(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
     if preview.is_diff:
         return "edit"
     return "command" if isinstance(spec.safety, CommandExecution) and spec.safety.command else "other"
@@ -569,7 +569,7 @@ def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     return f"{lead}{visible(verdict.reason)}{place if kind == 'command' else ''}"
 
 
-def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
+def _offered_scopes(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
     if verdict.rule == RESTRICTED:
         return ("trust",)
     offers: list[Scope] = ["edits"] if accepts_edits else []

@@ -428,7 +428,7 @@ class Conversation:
         self.permissions.follow_session(session, is_copy=is_copy)
         self._jobs.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
-        self._checkpoints.follow(session)
+        self._checkpoints.follow_session(session)
         self._begin_session(session)
         if self.hooks is not None:
             self.hooks.begin_session("fork" if is_copy else "resume" if self.messages else "clear", self.messages)

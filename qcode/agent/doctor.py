@@ -131,10 +131,11 @@ def _terminal(context: RunContext, is_in_app: bool) -> Iterator[Finding]:
     if not is_terminal:
         yield Finding("output", "standard output is not a terminal: qcode runs in pipe mode here")
     encoding = (output.encoding if output is not None else "") or "unknown"
-    yield from terminal_findings(Terminal(context.env, encoding, _size(is_terminal), context.settings.ui.mouse))
+    size = _terminal_size(is_terminal)
+    yield from terminal_findings(Terminal(context.env, encoding, size, context.settings.ui.mouse))
 
 
-def _size(is_terminal: bool) -> tuple[int, int] | None:
+def _terminal_size(is_terminal: bool) -> tuple[int, int] | None:
     if not is_terminal:
         return None
     for descriptor in (1, 0, 2):

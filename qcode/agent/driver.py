@@ -208,12 +208,12 @@ class Driver:
                             return
                         else:
                             self._perform(effect)
-                incoming = await self._next()
+                incoming = await self._next_input()
         finally:
             self.halt()
             await self._stop_tasks()
 
-    async def _next(self) -> Input | _DirectEvent:
+    async def _next_input(self) -> Input | _DirectEvent:
         """Return the next input, urgent inputs first. A cancellation also cancels the tasks of the turn."""
         if self._urgent:
             incoming = self._urgent.popleft()
@@ -247,22 +247,22 @@ class Driver:
             case SendRequest():
                 self._open_request = stream = _OpenRequest()
                 provider = self._summary_provider if effect.is_summary else self._provider
-                stream.task = self._start(self._receive(stream, provider, effect.request))
+                stream.task = self._start_task(self._receive(stream, provider, effect.request))
             case StopRequest():
                 stopped, self._open_request = self._open_request, None
                 if stopped is not None and stopped.task is not None:
                     stopped.task.cancel()
             case RunTool():
                 self._services.record_intent(effect.call)
-                self._start(self._run_tool(effect))
+                self._start_task(self._run_tool(effect))
             case AskApproval():
-                self._start(self._judge(effect))
+                self._start_task(self._judge(effect))
             case Confirm():
-                self._start(self._confirm_step(effect))
+                self._start_task(self._confirm_step(effect))
             case SwitchModel():
-                self._start(self._switch_model(effect))
+                self._start_task(self._switch_model(effect))
             case Wait():
-                self._start(self.pause(effect.seconds))
+                self._start_task(self.pause(effect.seconds))
             case Append():
                 self._services.append(effect)
             case RecordRequests():
@@ -274,7 +274,7 @@ class Driver:
             case Emit() | EndTurn():
                 raise AssertionError("performed by the loop itself")
 
-    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -45,10 +45,10 @@ _SHELL_EFFECTS = {
 
 def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[str, str]) -> tuple[OfferedTool, ...]:
     """Return the tools in the order of the request; `servers` maps the name of a tool to the name of its server."""
-    return tuple(_tool(spec, policy, servers.get(spec.name, "")) for spec in specs)
+    return tuple(_offered_tool(spec, policy, servers.get(spec.name, "")) for spec in specs)
 
 
-def _tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
+def _offered_tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
     origin = "recorded, never run" if spec.is_one_way else f"tool server {server}" if server else "built in"
     effect, tokens = _effect(spec, policy), size_of_tool(spec)
     return OfferedTool(spec.name, spec.description, _parameters(spec), origin, effect, tokens, server)
@@ -75,9 +75,9 @@ def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
     """Return the parameters with their descriptions; the name of an optional parameter ends in `?`."""
     properties = spec.parameters.get("properties")
     rows = properties.items() if isinstance(properties, dict) else ()
-    return tuple((name if name in spec.required else f"{name}?", _argument_text(schema)) for name, schema in rows)
+    return tuple((name if name in spec.required else f"{name}?", _parameter_text(schema)) for name, schema in rows)
 
 
-def _argument_text(schema: Json) -> str:
+def _parameter_text(schema: Json) -> str:
     text = schema.get("description") or schema.get("type") if isinstance(schema, dict) else ""
     return text if isinstance(text, str) else ""

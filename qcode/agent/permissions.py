@@ -116,7 +116,7 @@ class Permissions:
     """
 
     def __init__(self, policy: Policy, origins: Origins | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._base = policy
+        self._configured_policy = policy
         self._origins = origins or Origins()
         self._mode_origin = self._origins.mode
         self._clock = clock
@@ -129,7 +129,7 @@ class Permissions:
         )
         self.policy = policy
         self._record_mode: Callable[[str], None] | None = None
-        self._compose()
+        self._rebuild_policy()
 
     @property
     def mode(self) -> ApprovalMode:
@@ -151,8 +151,8 @@ class Permissions:
     def set_mode(self, mode: ApprovalMode) -> None:
         if mode != self.mode:
             self._mode_origin = f"chosen at {self._now_text()}"
-        self._base = self._base.with_mode(mode)
-        self._compose()
+        self._configured_policy = self._configured_policy.with_mode(mode)
+        self._rebuild_policy()
         if self._record_mode is not None:
             self._record_mode(mode)
 
@@ -165,31 +165,32 @@ class Permissions:
 
     def set_never_asks(self, never_asks: bool) -> None:
         """From the next call on, deny calls that would ask; with False, let them ask again."""
-        self._base = replace(self._base, never_asks=never_asks)
-        self._compose()
+        self._configured_policy = replace(self._configured_policy, never_asks=never_asks)
+        self._rebuild_policy()
 
     def trust_folder(self) -> None:
         """Apply rules and modes from the next call on, because the user trusts the folder."""
-        self._base = self._base.with_trust()
-        self._compose()
+        self._configured_policy = self._configured_policy.with_trust()
+        self._rebuild_policy()
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
         """Replace the folders that are treated like the root, from the next call on."""
-        self._base = replace(self._base, added_folders=added)
-        self._compose()
+        self._configured_policy = replace(self._configured_policy, added_folders=added)
+        self._rebuild_policy()
 
     def make_readable(self, folder: Path) -> None:
         """Let the model read a folder without asking, from the next call on. Writing there still asks or is denied."""
-        if folder not in self._base.read_only:
-            self._base = replace(self._base, read_only=(*self._base.read_only, folder))
-            self._compose()
+        policy = self._configured_policy
+        if folder not in policy.read_only:
+            self._configured_policy = replace(policy, read_only=(*policy.read_only, folder))
+            self._rebuild_policy()
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
         """Continue with another session. A copy (`is_copy`) keeps the rules and records of the previous session."""
         if not is_copy:
             self._user_rules = [rule for rule in self._user_rules if rule.scope == "folder"]
             self._decisions.clear()
-            self._compose()
+            self._rebuild_policy()
         self.record_mode_in(session)
 
     def record(self, call: ToolCall, decision: CallDecision, reason: str = "", rule: str = "") -> None:
@@ -224,11 +225,11 @@ class Permissions:
         """Return every rule in force: rules that deny, then rules that ask, then rules that allow."""
         rows: list[RuleInForce] = []
         for effect in _EFFECTS:
-            rules, origins = getattr(self._base.rules, effect), self._origins.rules.get(effect, ())
+            rules, origins = getattr(self._configured_policy.rules, effect), self._origins.rules.get(effect, ())
             for index, rule in enumerate(rules):
                 origin = origins[index] if index < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, str(origin)))
-            rows += [self._row(user_rule) for user_rule in self._user_rules if user_rule.effect == effect]
+            rows += [self._rule_in_force(user_rule) for user_rule in self._user_rules if user_rule.effect == effect]
         return tuple(rows)
 
     def decisions(self) -> tuple[CallRecord, ...]:
@@ -243,22 +244,22 @@ class Permissions:
             raise ValueError(f"{rule.text} was not added: {why_not}")
         if any(existing.effect == effect and existing.text == rule.text for existing in self.rules()):
             raise ValueError(f"{effect} {rule.text} is already in force")
-        return self._row(self._add_rule(effect, rule.text))
+        return self._rule_in_force(self._add_rule(effect, rule.text))
 
     def remove(self, number: int) -> None:
         """Remove a rule that the user added; raise `ValueError` if it cannot be removed."""
-        user_rule = self._rule_of(number)
+        user_rule = self._user_rule(number)
         if user_rule.scope == "folder" and self._origins.stored_rules is not None:
             try:
                 self._origins.stored_rules.remove(_folder_rule(user_rule))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
         self._user_rules.remove(user_rule)
-        self._compose()
+        self._rebuild_policy()
 
     def save_rule(self, number: int) -> None:
         """Save a rule of the session for this folder; raise `ValueError` if it cannot be saved."""
-        user_rule, stored = self._rule_of(number), self._origins.stored_rules
+        user_rule, stored = self._user_rule(number), self._origins.stored_rules
         if user_rule.scope == "folder":
             raise ValueError(f"{user_rule.text} is already saved for this folder")
         if user_rule.is_sandboxed:
@@ -277,7 +278,7 @@ class Permissions:
         """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
-    def _rule_of(self, number: int) -> _UserRule:
+    def _user_rule(self, number: int) -> _UserRule:
         user_rule = next((candidate for candidate in self._user_rules if candidate.number == number), None)
         if user_rule is None:
             raise ValueError("this rule is in your settings; change it there")
@@ -296,15 +297,15 @@ class Permissions:
         if user_rule is None:
             user_rule = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
             self._user_rules.append(user_rule)
-            self._compose()
+            self._rebuild_policy()
         return user_rule
 
     def _restore_rule(self, rule: FolderRule) -> _UserRule:
         return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
 
-    def _compose(self) -> None:
+    def _rebuild_policy(self) -> None:
         """Rebuild the policy from the rules of the settings and the rules that the user added."""
-        base = self._base.rules
+        base = self._configured_policy.rules
         unsandboxed = [user_rule for user_rule in self._user_rules if not user_rule.is_sandboxed]
         added = {
             effect: tuple(parse_rule(user_rule.text) for user_rule in unsandboxed if user_rule.effect == effect)
@@ -312,9 +313,9 @@ class Permissions:
         }
         rules = Rules(base.allow + added["allow"], base.ask + added["ask"], base.deny + added["deny"])
         sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._user_rules if user_rule.is_sandboxed)
-        self.policy = replace(self._base, rules=rules, sandbox_rules=sandboxed)
+        self.policy = replace(self._configured_policy, rules=rules, sandbox_rules=sandboxed)
 
-    def _row(self, user_rule: _UserRule) -> RuleInForce:
+    def _rule_in_force(self, user_rule: _UserRule) -> RuleInForce:
         cause = f"answered to {user_rule.why}" if user_rule.why else "added"
         if user_rule.scope == "folder":
             cause = f"{cause}," if user_rule.why else cause

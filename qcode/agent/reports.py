@@ -414,7 +414,7 @@ class RecoveryMetrics:
                 self._turn_continuations += 1
                 self.continuations[self._models.get(agent, model)] += 1
             case ReplyFinished() if event.attempts:
-                self._reserve(event, limit)
+                self._count_reserved_tokens(event, limit)
                 if damaged := sum(attempt.damaged_events for attempt in event.attempts):
                     self.damaged_events[self._models.get(agent, model)] += damaged
                 is_continued = any(attempt.kind == "continuation" for attempt in event.attempts)
@@ -423,7 +423,7 @@ class RecoveryMetrics:
             case _:
                 return
 
-    def _reserve(self, reply: ReplyFinished, limit: int | None) -> None:
+    def _count_reserved_tokens(self, reply: ReplyFinished, limit: int | None) -> None:
         reserved = sum(attempt.max_tokens for attempt in reply.attempts)
         largest = max(attempt.max_tokens for attempt in reply.attempts)
         self.reserved_output_tokens += reserved
@@ -449,10 +449,10 @@ class RecoveryMetrics:
 
 
 _MAX_TURNS = 8
-"""The number of turns that `cost_text_of` lists."""
+"""The number of turns that `usage_report_text` lists."""
 
 
-def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
+def usage_report_text(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
     """Return the usage of the session: in total, by model, and of its last turns; with `metrics`, also of recovery."""
     if not turns:
         return "No requests yet."
@@ -462,11 +462,12 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
         calls = _sum_calls(calls, turn.api_calls)
     discarded = sum(turn.discarded_output_tokens for turn in turns)
     lines = [
-        f"Cost        {_cost(turns)}",
-        f"Input       {_tokens(usage.input)}"
-        f"{_details(('cache read', usage.cache_read), ('written', usage.cache_write))}{_hit_rate(usage)}",
-        f"Output      {_tokens(usage.output)}{_details(('reasoning', usage.reasoning), ('discarded', discarded))}",
-        f"API calls   {calls.total} ({_calls(calls)})",
+        f"Cost        {_cost_text(turns)}",
+        f"Input       {_tokens_text(usage.input)}"
+        f"{_details_text(('cache read', usage.cache_read), ('written', usage.cache_write))}{_hit_rate_text(usage)}",
+        f"Output      {_tokens_text(usage.output)}"
+        f"{_details_text(('reasoning', usage.reasoning), ('discarded', discarded))}",
+        f"API calls   {calls.total} ({_calls_text(calls)})",
     ]
     lines += recovery_lines(metrics) if metrics is not None else []
     parts = [used for turn in turns for used in _by_model(turn)]
@@ -497,7 +498,7 @@ _UNKNOWN = "unknown"
 def _turn_line(turn: TurnUsage) -> str:
     if not turn.api_calls.total and turn.usage == Usage():
         return f"  {cut(turn.prompt, 30):<30} no request sent"
-    cost = _cost([turn]) if turn.cost is not None else _UNKNOWN
+    cost = _cost_text([turn]) if turn.cost is not None else _UNKNOWN
     return f"  {cut(turn.prompt, 30):<30} {_turn_tokens(turn)}  {cost}"
 
 
@@ -520,10 +521,11 @@ def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
     usage = Usage()
     for used in parts:
         usage = usage + used.usage
-    return f"  {cut(model, 34):<34} {_tokens(usage.input)} in, {_tokens(usage.output)} out, {_cost(parts)}"
+    tokens = f"{_tokens_text(usage.input)} in, {_tokens_text(usage.output)} out"
+    return f"  {cut(model, 34):<34} {tokens}, {_cost_text(parts)}"
 
 
-def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
+def _cost_text(turns: Sequence[TurnUsage | ModelUsage]) -> str:
     known_costs = [turn.cost for turn in turns if turn.cost is not None]
     if not known_costs:
         is_reported = any(turn.usage.input is not None for turn in turns)
@@ -532,18 +534,18 @@ def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
     return text if len(known_costs) == len(turns) else f"{text}, without turns of unknown cost"
 
 
-def _details(*parts: tuple[str, int | None]) -> str:
+def _details_text(*parts: tuple[str, int | None]) -> str:
     """Return the reported numbers of tokens with their names in parentheses; empty if none is reported."""
     reported = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
     return f"  ({', '.join(reported)})" if reported else ""
 
 
-def _hit_rate(usage: Usage) -> str:
+def _hit_rate_text(usage: Usage) -> str:
     rate = cache_hit_rate(usage)
-    return "" if rate is None else f", {percent(usage.cache_read or 0, usage.input or 0)} from the cache"
+    return "" if rate is None else f", {percent_text(usage.cache_read or 0, usage.input or 0)} from the cache"
 
 
-def _calls(calls: ApiCalls) -> str:
+def _calls_text(calls: ApiCalls) -> str:
     parts = [
         (calls.initial, "reply", "replies"),
         (calls.escalations, "retry with a larger output cap", "retries with a larger output cap"),
@@ -566,11 +568,11 @@ def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
     )
 
 
-def _tokens(count: int | None) -> str:
+def _tokens_text(count: int | None) -> str:
     return "not reported" if count is None else tokens_text(count)
 
 
-def percent(part: int, whole: int) -> str:
+def percent_text(part: int, whole: int) -> str:
     """Return a share as a percentage."""
     if not whole or not part:
         return "0%"

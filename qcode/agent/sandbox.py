@@ -160,7 +160,7 @@ class SessionSandbox:
         """Begin to watch the files that a level protects, until `end_watch`."""
         from qcode.safety.sandbox.guard import Guard, is_harmless_git_file
 
-        protected = partial(self._protected, level)
+        protected = partial(self._protected_paths, level)
         guard = Guard(protected, confinement.protected_paths, self._scope.scratch_path, is_harmless_git_file)
         with self._lock:
             self._guards.add(guard)
@@ -175,7 +175,7 @@ class SessionSandbox:
             self._warnings += lines
         return lines
 
-    def _protected(self, level: Level) -> tuple[tuple[str, ...], bool]:
+    def _protected_paths(self, level: Level) -> tuple[tuple[str, ...], bool]:
         """Return the existing paths that a level protects, and whether the index is complete."""
         from qcode.safety.sandbox.confinement import protected_outside
 

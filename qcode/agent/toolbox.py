@@ -194,7 +194,7 @@ class Toolbox:
         """Return the outcome of a call with the instructions of the folders of its files, for the model only."""
         if name not in _FILE_TOOLS or outcome.is_error:
             return outcome
-        added = await asyncio.to_thread(lambda: self.instructions_for(self.targets(name, arguments)))
+        added = await asyncio.to_thread(lambda: self.instructions_for(self.target_paths(name, arguments)))
         if not added:
             return outcome
         display = outcome.content if outcome.shown is None else outcome.shown
@@ -324,7 +324,7 @@ class Toolbox:
         tool = self._tools[name]
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
-    def targets(self, name: str, arguments: JsonObject) -> frozenset[str]:
+    def target_paths(self, name: str, arguments: JsonObject) -> frozenset[str]:
         """Return the real paths, on disk now, that a call to a file tool refers to."""
         safety = self.spec(name).safety
         paths = safety.paths_of(arguments) if isinstance(safety, FileAccess) else ()
@@ -358,7 +358,7 @@ class Toolbox:
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
-            shell_settings=self._shell_settings if level != "read-only" else self._settings_without_home,
+            shell_settings=self._shell_settings if level != "read-only" else self._variables_without_home,
             sandbox=lambda: level or ("outside" if self.has_sandbox() else ""),
             masked_names=self._masked_names if level == "read-only" else frozenset,
             transcript=self.transcript,
@@ -375,7 +375,7 @@ class Toolbox:
     def _masked_names(self) -> frozenset[str]:
         return frozenset() if self._sandbox is None else self._sandbox.masked_names()
 
-    def _settings_without_home(self, command: str) -> Mapping[str, str]:
+    def _variables_without_home(self, command: str) -> Mapping[str, str]:
         """Return the variables of a sandbox without the home folder: git must not read its settings there."""
         return {**self._shell_settings(command), **_NO_HOME_SETTINGS}
 

@@ -254,7 +254,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             )
         finally:
             if self._signals is not None:
-                self._signals.close(self._agent.end_limit_s if self._agent is not None else 0.0)
+                self._signals.close(self._agent.max_release_s if self._agent is not None else 0.0)
             if self._agent is not None:
                 self._agent.release("prompt_input_exit" if code == 0 else "other")
         if self._opening_error is not None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.agent.context.attachments import split_attached
+from qcode.agent.context.attachments import parse_attached
 from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorKind
@@ -238,7 +238,7 @@ class Turns:
             await checkpoints.perform(plan)
         except ValueError:
             return
-        attachments = [(block, split_attached(block.text)) for block in blocks if isinstance(block, Text)]
+        attachments = [(block, parse_attached(block.text)) for block in blocks if isinstance(block, Text)]
         # The typed text names files and labels, but not the output of commands, so that is attached again.
         outputs = (block for block, attached in attachments if attached and attached.kind in ("shell", "job"))
         self._conversation.attach(tuple(outputs))

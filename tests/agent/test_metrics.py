@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.agent.reports import RecoveryMetrics, TurnUsage, cost_text_of
+from qcode.agent.reports import RecoveryMetrics, TurnUsage, usage_report_text
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import TurnSettings
 from qcode.protocol.events import AgentEvent, ApiCalls, TurnEnded, TurnEvent, TurnStarted
@@ -74,6 +74,6 @@ def test_sub_agent_counts_under_its_own_model() -> None:
 def test_cost_names_the_causes_of_requests_in_words_for_users() -> None:
     usage = TurnUsage("go", "demo/x", Usage(), None, ApiCalls(initial=1, escalations=1, repairs=2))
     metrics = RecoveryMetrics(reserved_output_tokens=324_000, saved_output_tokens=976_000)
-    report = cost_text_of([usage], metrics)
+    report = usage_report_text([usage], metrics)
     assert "976k of 1.3M output tokens were not reserved, because a short reply" in report
     assert "API calls   4 (1 reply, 1 retry with a larger output cap, 2 corrections of tool calls)" in report

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from qcode.agent.context.pictures import picture_of, size_of
+from qcode.agent.context.pictures import picture_of, pixel_size
 from qcode.protocol.errors import InputError
 
 BOMB = b"a chunk that is decompressed to 90 MB, made in the test because that takes time"
@@ -45,7 +45,7 @@ def test_image_size_is_the_size_that_pillow_wrote(form: str, options: dict[str, 
 
     out = io.BytesIO()
     Image.new("RGB", (321, 123), "red").save(out, form, **options)
-    assert size_of(out.getvalue()) == (321, 123)
+    assert pixel_size(out.getvalue()) == (321, 123)
 
 
 def test_size_of_an_extended_webp_is_read() -> None:
@@ -53,12 +53,12 @@ def test_size_of_an_extended_webp_is_read() -> None:
 
     out = io.BytesIO()
     Image.new("RGBA", (21, 13), (255, 0, 0, 9)).save(out, "WEBP", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\0")
-    assert size_of(out.getvalue()) == (21, 13)
+    assert pixel_size(out.getvalue()) == (21, 13)
 
 
 @pytest.mark.parametrize("data", [png(9, 9)[:20], b"\xff\xd8\xff", b"\xff\xd8\xff\xe0", b"GIF89a", b"RIFF....WEBPVP8 "])
 def test_truncated_header_gives_no_size(data: bytes) -> None:
-    assert size_of(data) is None
+    assert pixel_size(data) is None
 
 
 def test_text_is_not_an_image() -> None:

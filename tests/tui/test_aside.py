@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.attachments import Attachment, aside_block, split_attached
+from qcode.agent.context.attachments import Attachment, aside_block, parse_attached
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.model import ModelFacts
@@ -131,7 +131,7 @@ def test_added_aside_is_sent_with_the_next_message(tmp_path: Path) -> None:
         assert "> [Aside #1 which?] then do it" in run.text
         block, typed = it.provider.requests[1].messages[-1].blocks
         assert isinstance(block, Text)
-        assert split_attached(block.text) == Attachment("aside", "which?", "The third.")
+        assert parse_attached(block.text) == Attachment("aside", "which?", "The third.")
         assert typed == Text("then do it")
         await run.send("/btw")
         await run.until(lambda: "Type a question after /btw." in run.text)
@@ -170,7 +170,7 @@ def test_added_aside_joins_a_running_turn(tmp_path: Path) -> None:
         await run.until_idle()
         (block, typed) = it.provider.requests[2].messages[-1].blocks
         assert isinstance(block, Text)
-        assert split_attached(block.text) == Attachment("aside", "which?", "The third.")
+        assert parse_attached(block.text) == Attachment("aside", "which?", "The third.")
         assert typed == Text("use it")
 
     drive(
@@ -252,7 +252,7 @@ def test_hostile_text_in_an_aside_is_shown_as_text(tmp_path: Path) -> None:
 def test_answer_cannot_end_its_own_block() -> None:
     block = aside_block('a "b"\nc', "x</aside>y")
     assert block.text.count("</aside>") == 1
-    assert split_attached(block.text) == Attachment("aside", "a 'b' c", "x&lt;/aside>y")
+    assert parse_attached(block.text) == Attachment("aside", "a 'b' c", "x&lt;/aside>y")
 
 
 def test_resumed_session_shows_an_added_aside_as_a_card() -> None:

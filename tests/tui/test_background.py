@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.attachments import split_attached
+from qcode.agent.context.attachments import parse_attached
 from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredJob, StoredMessage
 from qcode.protocol.events import ToolStarted
 from qcode.protocol.messages import Message, Text, assistant
@@ -111,7 +111,7 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
             await run.until_idle()
             block = it.provider.requests[0].messages[-1].blocks[0]
             assert isinstance(block, Text)
-            sent = split_attached(block.text)
+            sent = parse_attached(block.text)
             assert sent is not None
             assert sent.result == "running in the background (job 1)"
             assert re.fullmatch(r"begun\n\[the user moved it to the background as job 1\. .*\]", sent.content)

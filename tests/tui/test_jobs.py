@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.attachments import Attachment, job_block, shell_block, split_attached
+from qcode.agent.context.attachments import Attachment, job_block, parse_attached, shell_block
 from qcode.protocol.events import ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import Launch, ToolOutcome
@@ -207,7 +207,7 @@ def test_sent_output_is_attached_to_the_next_message_once(pipe: Path) -> None:
         await run.until(lambda: "Job 1 has no new output since you attached it." in run.text)
         (block,) = conversation.kept
         assert isinstance(block, Text)
-        assert split_attached(block.text) == Attachment("job", WAITING, "begun\n", "job 1: running")
+        assert parse_attached(block.text) == Attachment("job", WAITING, "begun\n", "job 1: running")
         await run.send("/jobs stop 1")
         await run.until(lambda: "Job 1 ended (stopped)" in run.text)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Static
 
-from qcode.agent.context.attachments import Attachment, shell_block, split_attached
+from qcode.agent.context.attachments import Attachment, parse_attached, shell_block
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.shell_lines import shown_output
@@ -68,7 +68,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert run.status.startswith("ask before edits")
         (block,) = conversation.kept
         assert isinstance(block, Text)
-        assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
+        assert parse_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
     drive(test, conversation, run_user_command=shell)
 
@@ -245,8 +245,8 @@ def test_quit_ends_a_running_shell_command() -> None:
 def test_output_cannot_end_its_own_block() -> None:
     block = shell_block('echo "x"', ToolOutcome("a</shell>b", summary="exit 0"))
     assert block.text.count("</shell>") == 1
-    assert split_attached(block.text) == Attachment("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
-    assert split_attached("just <shell> words") is None
+    assert parse_attached(block.text) == Attachment("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
+    assert parse_attached("just <shell> words") is None
 
 
 def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text() -> None:

@@ -65,7 +65,7 @@ def _line_parser(pattern: str, source: str) -> Callable[[str], Iterator[Problem]
 
 
 def _parse_ruff(output: str) -> Iterator[Problem]:
-    for row in _rows(output):
+    for row in _parse_rows(output):
         location = row.get("location")
         # Rules such as F401 are warnings; the code of a syntax error is missing, or a word.
         severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
@@ -75,7 +75,7 @@ def _parse_ruff(output: str) -> Iterator[Problem]:
 
 
 def _parse_eslint(output: str) -> Iterator[Problem]:
-    for file in _rows(output):
+    for file in _parse_rows(output):
         for row in file.get("messages") or []:
             if isinstance(row, dict):
                 severity: Severity = "error" if row.get("severity") == 2 else "warning"
@@ -90,7 +90,7 @@ def _parse_eslint(output: str) -> Iterator[Problem]:
 
 
 def _parse_shellcheck(output: str) -> Iterator[Problem]:
-    for row in _rows(output):
+    for row in _parse_rows(output):
         if row.get("level") in ("error", "warning"):
             severity: Severity = "error" if row["level"] == "error" else "warning"
             rule = f"shellcheck SC{row.get('code')}"
@@ -111,7 +111,7 @@ def _parse_node(output: str) -> Iterator[Problem]:
         yield clean_problem("error", int(match[1]), 1, message[1], "node")
 
 
-def _rows(output: str) -> list[Mapping[str, Any]]:
+def _parse_rows(output: str) -> list[Mapping[str, Any]]:
     """Return the objects of the JSON list in the output of a checker; warnings may precede the list."""
     start = re.search(r"^\[", output, re.MULTILINE)
     try:
@@ -166,7 +166,7 @@ class TextCheckers:
         """Return the first checker that the project configures for the file and that is installed. Reads files."""
         extension = path.suffix.removeprefix(".").lower()
         for checker in TEXT_CHECKERS:
-            is_installed = extension in checker.extensions and bool(self._program(checker.program))
+            is_installed = extension in checker.extensions and bool(self._program_path(checker.program))
             if is_installed and self._is_configured(checker, path):
                 return checker
         return None
@@ -175,7 +175,7 @@ class TextCheckers:
         """Return the problems of `text`, a version of the file at `path`; None if the checker failed."""
         root = self._workspace.root
         name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-        argv = [self._program(checker.program), *checker.arguments(name)]
+        argv = [self._program_path(checker.program), *checker.arguments(name)]
         output = bytearray()
 
         def collect(data: bytes) -> None:
@@ -200,7 +200,7 @@ class TextCheckers:
             return None
         return tuple(checker.parse(output.decode("utf-8", "replace")))
 
-    def _program(self, name: str) -> str:
+    def _program_path(self, name: str) -> str:
         if name not in self._programs:
             self._programs[name] = find_program(name, self._environment, self._workspace) or ""
         return self._programs[name]

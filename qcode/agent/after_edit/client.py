@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.after_edit.problems import Problem, problems_of
+from qcode.agent.after_edit.problems import Problem, parse_diagnostics
 from qcode.protocol.tools import Launch
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject
@@ -381,7 +381,8 @@ class LanguageServer:
                 else:
                     changed: JsonObject = {"textDocument": document, "contentChanges": [{"text": text}]}
                     self._notify("textDocument/didChange", changed)
-                problems.append(problems_of(await self._diagnostics(uri, self._version), text, self._options.name))
+                diagnostics = await self._diagnostics(uri, self._version)
+                problems.append(parse_diagnostics(diagnostics, text, self._options.name))
         finally:
             self._checked_uri = ""
             self._notify("textDocument/didClose", {"textDocument": {"uri": uri}})

@@ -81,7 +81,7 @@ class EditCommands:
                 command = self._command(step, path)
                 if command is None or scope.ask is None or (step, command.line) in self._answers:
                     continue
-                if scope.policy.judge_command(self._line(command, path)).verdict != "ask":
+                if scope.policy.judge_command(self._command_line(command, path)).verdict != "ask":
                     continue
                 origin = self._settings.origin(f"after_edit.{step}")
                 question = f"Run the {step} command {_WHEN[step]}? ({visible(str(origin))})"
@@ -98,7 +98,7 @@ class EditCommands:
         command = self._command(step, path)
         if command is None:
             return None
-        line, key = self._line(command, path), (step, command.line)
+        line, key = self._command_line(command, path), (step, command.line)
         verdict = scope.policy.judge_command(line)
         if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
             if key not in self._warned_about and key not in self._answers:
@@ -118,15 +118,15 @@ class EditCommands:
 
     def _command(self, step: Step, path: str) -> CommandConfig | None:
         commands: tuple[CommandConfig, ...] = getattr(self._settings.after_edit, step)
-        name = self._name(path)
+        name = self._relative_name(path)
         return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
-    def _line(self, command: CommandConfig, path: str) -> str:
-        name = self._name(path)
+    def _command_line(self, command: CommandConfig, path: str) -> str:
+        name = self._relative_name(path)
         # `./` keeps a file called `-x` from being read as an option.
         return command.line.replace(FILE_PLACEHOLDER, shlex.quote(f"./{name}" if name.startswith("-") else name))
 
-    def _name(self, path: str) -> str:
+    def _relative_name(self, path: str) -> str:
         root = self._workspace.root
         return Path(path).relative_to(root).as_posix() if path and Path(path).is_relative_to(root) else path
 

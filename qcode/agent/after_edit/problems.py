@@ -51,15 +51,15 @@ def clean_problem(severity: Severity, line: int, column: int, message: str, sour
     return Problem(severity, max(1, line), max(1, column), text, single_spaced(source, MAX_SOURCE_CHARS))
 
 
-def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
+def parse_diagnostics(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
     """Return the problems in a list of diagnostics of the protocol about `text`; malformed entries are skipped."""
     lines = text.split("\n")
     items = diagnostics[:MAX_DIAGNOSTICS] if isinstance(diagnostics, list) else []
-    read = (_problem_of(entry, lines, server) for entry in items if isinstance(entry, dict))
+    read = (_parse_diagnostic(entry, lines, server) for entry in items if isinstance(entry, dict))
     return tuple(problem for problem in read if problem is not None)
 
 
-def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
+def _parse_diagnostic(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
     # A diagnostic without a severity counts as an error; the protocol leaves this to the client.
     severity = _SEVERITIES.get(entry.get("severity", 1))
     extent = entry.get("range")
@@ -102,7 +102,7 @@ def new_problems(
         else:
             old_by_line[line, problem.key] += 1
     unmatched: list[Problem] = []
-    for problem in sorted(set(after), key=_order):
+    for problem in sorted(set(after), key=_sort_key):
         if old_by_line[problem.line, problem.key]:
             old_by_line[problem.line, problem.key] -= 1
         else:
@@ -118,7 +118,7 @@ def new_problems(
     return tuple(new)
 
 
-def _order(problem: Problem) -> tuple[bool, int, int, str]:
+def _sort_key(problem: Problem) -> tuple[bool, int, int, str]:
     return problem.severity != "error", problem.line, problem.column, problem.message
 
 
@@ -148,12 +148,12 @@ def new_problem_count(problems: Sequence[Problem]) -> str:
 
 def problem_lines(label: str, problems: Sequence[Problem]) -> list[str]:
     """Return a line for each problem, at most `MAX_SHOWN`; `label` is the printable name of the file."""
-    lines = [_line(label, problem) for problem in problems[:MAX_SHOWN]]
+    lines = [_problem_line(label, problem) for problem in problems[:MAX_SHOWN]]
     omitted = len(problems) - MAX_SHOWN
     return [*lines, f"[{omitted} more]"] if omitted > 0 else lines
 
 
-def _line(label: str, problem: Problem) -> str:
+def _problem_line(label: str, problem: Problem) -> str:
     source = f" ({problem.source})" if problem.source else ""
     return f"{label}:{problem.line}:{problem.column}: {problem.severity}: {problem.message}{source}"
 

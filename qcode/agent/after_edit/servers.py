@@ -127,14 +127,14 @@ def find_server(
         return ServerChoice(language, reason="off (after_edit.servers)")
     candidates = (configured_command,) if configured_command is not None else language.servers
     for command in candidates:
-        program = _program(command[0], environment, workspace)
+        program = _find_program_path(command[0], environment, workspace)
         if program:
             return ServerChoice(language, (program, *command[1:]))
     names = " or ".join(visible(command[0]) for command in candidates) or "a server"
     return ServerChoice(language, reason=f"{names} {NOT_FOUND}")
 
 
-def _program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
+def _find_program_path(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
     if "/" not in name:
         return find_program(name, environment, workspace) or ""
     path = Path(os.path.expanduser(name))  # noqa: PTH111  # never raises

@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class Checkpoints:
-    """The checkpoints of one workspace and its open session. Call `follow` with each new session.
+    """The checkpoints of one workspace and its open session. Call `follow_session` with each new session.
 
     Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible. No
     move is possible while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
@@ -72,7 +72,7 @@ class Checkpoints:
             self._current_rewinder, self._folders = Rewinder(self._session, self._recorder.blobs, folders), folders
         return self._current_rewinder
 
-    def follow(self, session: Session) -> None:
+    def follow_session(self, session: Session) -> None:
         """Continue with another session."""
         self.close()
         self._begin_session(session)
@@ -119,9 +119,9 @@ class Checkpoints:
             lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show)
         )
 
-    async def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
+    async def plan_partial_undo(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
         """Plan to undo the change of the file at `path` (absolute) by turn `number`, or one hunk of it."""
-        return await self._run_if_idle(lambda: self._rewinder.plan_part(number, path, hunk))
+        return await self._run_if_idle(lambda: self._rewinder.plan_partial_undo(number, path, hunk))
 
     async def _run_if_idle(self, operation: Callable[[], _T]) -> _T:
         """Run a blocking operation in a thread; raise `ValueError` if a turn runs or it is not possible."""

@@ -191,7 +191,7 @@ class Rewinder:
         if prompt is None:
             raise MoveImpossible("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        restores = restores_for_changes(changes, self._states_after_parts()) if scope != "conversation" else []
+        restores = restores_for_changes(changes, self._states_after_partial_undos()) if scope != "conversation" else []
         after = prompt.before if scope != "files" else self._history.head
         return self._plan("rewind", after, restores, prompt if scope != "files" else None)
 
@@ -209,10 +209,10 @@ class Rewinder:
         prompt = history.head.prompt
         if prompt is None:
             raise MoveImpossible("There is nothing to undo yet.")
-        restores = restores_for_changes(history.live_changes(prompt.number), self._states_after_parts())
+        restores = restores_for_changes(history.live_changes(prompt.number), self._states_after_partial_undos())
         return self._plan("undo", prompt.before, restores, prompt)
 
-    def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
+    def plan_partial_undo(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
         """Plan to undo the change of one file by turn `number`, or one hunk of it; the conversation stays.
 
         Raise `MoveImpossible` with the reason if later changes prevent that.
@@ -220,13 +220,13 @@ class Rewinder:
         file = next((file for file in files_of_turn(self._history, number) if file.path == path), None)
         if file is None:
             raise MoveImpossible("That change was already undone.")
-        restore = self._restore_of_part(file, hunk)
+        restore = self._plan_file_restore(file, hunk)
         if _is_done(restore):
             raise MoveImpossible("That change was already undone.")
         part = f"{self._label(path)} restored" if hunk is None else f"1 hunk of {self._label(path)}"
         return self._plan("undo", self._history.head, [restore], None, part=part)
 
-    def _restore_of_part(self, file: FileVersions, hunk: int | None) -> FileRestore:
+    def _plan_file_restore(self, file: FileVersions, hunk: int | None) -> FileRestore:
         label = self._label(file.path)
         try:
             current = read_state(file.path)
@@ -246,8 +246,8 @@ class Rewinder:
             raise MoveImpossible(f"{label} was not changed: {reason}.") from None
         return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
-    def _states_after_parts(self) -> dict[str, FileState | None]:
-        """Return the state of each file that a `plan_part` restored since the last message, by path."""
+    def _states_after_partial_undos(self) -> dict[str, FileState | None]:
+        """Return the state of each file that a `plan_partial_undo` restored since the last message, by path."""
         moves = (move for move in self._history.redoable if move.before.key == move.after.key)
         return {file.path: file.target for move in moves for file in move.files}
 

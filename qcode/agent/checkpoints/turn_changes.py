@@ -228,7 +228,7 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
     return text_file.encode(text_file.with_text(current, text))
 
 
-_Part: TypeAlias = tuple[str, int, int, int, int]
+_Opcode: TypeAlias = tuple[str, int, int, int, int]
 """An opcode of `difflib`: tag, start and end in the old text, start and end in the new text; ends are exclusive."""
 
 
@@ -242,24 +242,24 @@ class _Comparison:
     def __init__(self, before: str, after: str, current: str) -> None:
         self.old, self.new, self.now = before.split("\n"), after.split("\n"), current.split("\n")
         grouped = BoundedMatcher(self.old, self.new).get_grouped_opcodes(3)
-        self.groups: list[list[_Part]] = [[part for part in group if part[0] != "equal"] for group in grouped]
+        self.groups: list[list[_Opcode]] = [[part for part in group if part[0] != "equal"] for group in grouped]
         self._new_blocks = BoundedMatcher(self.new, self.now).get_matching_blocks()
         self._old_blocks: list[Match] | None = None
 
-    def shift(self, part: _Part) -> int | None:
+    def shift(self, part: _Opcode) -> int | None:
         """Return the distance from the new lines of a part to the same lines in the current text; None if gone."""
-        return _shift(self._new_blocks, part[3], part[4], len(self.new))
+        return _distance(self._new_blocks, part[3], part[4], len(self.new))
 
-    def is_undone(self, group: Sequence[_Part]) -> bool:
+    def is_undone(self, group: Sequence[_Opcode]) -> bool:
         if all(self.shift(part) is not None for part in group):
             return False
         if self._old_blocks is None:
             self._old_blocks = BoundedMatcher(self.old, self.now).get_matching_blocks()
         blocks = self._old_blocks
-        return all(_shift(blocks, part[1], part[2], len(self.old)) is not None for part in group)
+        return all(_distance(blocks, part[1], part[2], len(self.old)) is not None for part in group)
 
 
-def _shift(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
+def _distance(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
     """Return the distance to the lines equal to `start` to `end` of `count` lines and one line around; None if gone."""
     low, high = max(0, start - 1), min(count, end + 1)
     distances = (block.b - block.a for block in blocks if block.a <= low and high <= block.a + block.size)

@@ -118,12 +118,12 @@ class FolderWatch:
             if old is not None and new is not None and (old.stamp == new.stamp or _differs_in_time_only(old, new)):
                 continue
             path = self._root / name
-            current = _state(path, new)
+            current = _current_state(path, new)
             if new is not None and current is None:
                 continue
             previous = None
             if old is not None:
-                previous = _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
+                previous = _unread_state(old) if old.content is None else _file_state(old.content, old.stamp[3])
             if old is not None and new is not None and current is not None and old.stamp[:3] == new.stamp[:3]:
                 # Only the mode changed, which can be undone even without the content.
                 previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
@@ -156,26 +156,26 @@ def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
     return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
 
 
-def _state(path: Path, observed: ObservedFile | None) -> FileState | None:
+def _current_state(path: Path, observed: ObservedFile | None) -> FileState | None:
     """Return the state of an observed file, reading it if necessary; None if the file is missing or unreadable."""
     if observed is None:
         return None
     if observed.content is not None:
-        return _state_of(observed.content, observed.stamp[3])
+        return _file_state(observed.content, observed.stamp[3])
     if observed.stamp[1] > MAX_TOTAL_BYTES:
-        return _unread(observed)
+        return _unread_state(observed)
     try:
-        return _state_of(path.read_bytes(), observed.stamp[3])
+        return _file_state(path.read_bytes(), observed.stamp[3])
     except OSError:
         return None
 
 
-def _state_of(content: bytes, mode: int) -> FileState:
+def _file_state(content: bytes, mode: int) -> FileState:
     prefix = LINK_PREFIX if stat.S_ISLNK(mode) else ""
     return FileState(prefix + digest_of(content), len(content), stat.S_IMODE(mode), is_kept=False)
 
 
-def _unread(observed: ObservedFile) -> FileState:
+def _unread_state(observed: ObservedFile) -> FileState:
     """Return a state for a content that was not read; its digest matches nothing."""
     digest = f"unread-{observed.stamp[0]}-{observed.stamp[1]}"
     return FileState(digest, observed.stamp[1], stat.S_IMODE(observed.stamp[3]), is_kept=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
-from qcode.agent.context.front_matter import FrontMatterError, plain_value, split_names
+from qcode.agent.context.front_matter import FrontMatterError, split_names, unwrap_scalars
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
 from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
@@ -70,8 +70,8 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
     purpose = definition.get("description")
     if not isinstance(purpose, str) or not purpose.strip():
         raise ValueError("description is missing: say when to use the agent")
-    tools = _tools(definition, "tools")
-    excluded_tools = _tools(definition, "disallowedTools") or frozenset()
+    tools = _parse_tools(definition, "tools")
+    excluded_tools = _parse_tools(definition, "disallowedTools") or frozenset()
     unused = [field for field, value in definition.items() if field not in FIELDS and value not in (None, [], {})]
     mode = definition.get("permissionMode")
     if mode not in (None, "plan", "default"):
@@ -82,15 +82,15 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
         instructions,
         only_reads=mode == "plan",
         tools=tools or frozenset(),
-        model=_model(definition),
+        model=_parse_model(definition),
         excluded_tools=excluded_tools,
-        max_turns=_max_turns(definition),
-        skills=_skills(definition),
+        max_turns=_parse_max_turns(definition),
+        skills=_parse_skills(definition),
     )
     return AgentDefinition(with_common_prompt(kind), tuple(unused))
 
 
-def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | None:
+def _parse_tools(definition: Mapping[str, object], field: str) -> frozenset[str] | None:
     """Return qcode's names of the tools in a field; None if the field is absent, or `tools` is `*`.
 
     `mcp__server` becomes the prefix `server__`. Raise `ValueError` if the field is invalid, or if `tools` names nothing
@@ -123,7 +123,7 @@ def _tool_of_name(name: str) -> str:
     return qcode_name(base)
 
 
-def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
+def _parse_skills(definition: Mapping[str, object]) -> tuple[str, ...]:
     value = definition.get("skills") or ()
     names = split_names(value) if isinstance(value, str) else value
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
@@ -131,14 +131,14 @@ def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _model(definition: Mapping[str, object]) -> str:
+def _parse_model(definition: Mapping[str, object]) -> str:
     value = definition.get("model")
     if value is not None and not isinstance(value, str):
         raise ValueError("model must be a string")
     return SMALL_MODEL if value is not None and value.strip().lower() in _SMALL_MODELS else SAME_MODEL
 
 
-def _max_turns(definition: Mapping[str, object]) -> int:
+def _parse_max_turns(definition: Mapping[str, object]) -> int:
     value = definition.get("maxTurns")
     if value is None:
         return MAX_STEPS
@@ -175,7 +175,7 @@ def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
     front_matter = read_markdown(file, is_lenient=True)
     if not front_matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter; begin the file with a --- line, then name and description")
-    definition = {field: plain_value(value.value) for field, value in front_matter.fields.items()}
+    definition = {field: unwrap_scalars(value.value) for field, value in front_matter.fields.items()}
     name = front_matter.text("name") or file.stem
     definition["description"] = front_matter.text("description")
     limit = front_matter.number("maxTurns")

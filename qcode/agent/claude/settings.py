@@ -106,13 +106,12 @@ def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSett
     unused = [name for name in values if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    rules = {
-        effect: _rules(_string_list(permissions, effect, label), effect, source, text, label) for effect in effects
-    }
+    texts = {effect: _string_list(permissions, effect, label) for effect in effects}
+    rules = {effect: _convert_rules(texts[effect], effect, source, text, label) for effect in effects}
     return ClaudeSettings(rules, mode, _string_list(permissions, "additionalDirectories", label), model, tuple(unused))
 
 
-def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
+def _convert_rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
     """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's form."""
     converted = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
     for rule in converted.rules:
@@ -210,7 +209,7 @@ class _OptionFields:
         if settings.unused_keys:
             self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(settings.unused_keys), 300)}")
         if settings.mode and fields["permission_mode"] is None:
-            fields["permission_mode"] = self._mode(settings.mode)
+            fields["permission_mode"] = self._convert_mode(settings.mode)
             fields["never_asks"] = fields["never_asks"] or settings.mode == NEVER_ASKS
         start = Path.cwd() if fields["cwd"] is None else Path(fields["cwd"])
         for text in settings.folders:
@@ -224,7 +223,7 @@ class _OptionFields:
         model = {} if settings.model in DEFAULT_MODEL_ALIASES else {"model": settings.model}
         fields["settings"] = {"permissions": permissions, **model} if permissions else model
 
-    def _mode(self, name: str) -> ApprovalMode | None:
+    def _convert_mode(self, name: str) -> ApprovalMode | None:
         mode = MODES.get(name)
         if mode == "bypass" and not self.fields["allow_dangerously_skip_permissions"]:
             self.notices.append("--settings: defaultMode bypassPermissions is ignored: only a flag can choose it")

@@ -210,7 +210,7 @@ class Attachment:
     """The range of lines of a partly attached file, such as `10-20`; otherwise empty."""
 
 
-def split_attached(text: str) -> Attachment | None:
+def parse_attached(text: str) -> Attachment | None:
     """Parse an attached block; return None for typed text."""
     match = _ATTACHED.fullmatch(text)
     if match is None:
@@ -220,7 +220,7 @@ def split_attached(text: str) -> Attachment | None:
 
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
     """Return the real paths of the attached files, whose names are relative to `folder`."""
-    attachments = (split_attached(block.text) for block in blocks if isinstance(block, Text))
+    attachments = (parse_attached(block.text) for block in blocks if isinstance(block, Text))
     names = [attachment.name for attachment in attachments if attachment is not None and attachment.kind == "file"]
     return tuple(os.path.realpath(folder / os.path.expanduser(name)) for name in names)  # noqa: PTH111  # never raises
 
@@ -233,7 +233,7 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     lines: list[str] = []
     images = 0
     for block in blocks:
-        attached = split_attached(block.text) if isinstance(block, Text) else None
+        attached = parse_attached(block.text) if isinstance(block, Text) else None
         images += isinstance(block, Image)
         if attached is None or attached.kind not in ("file", "folder", "resource"):
             continue
@@ -257,7 +257,7 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
 
     `job_states` are the current states of the background jobs by number; a block has the state at its creation.
     """
-    attached = split_attached(block.text) if isinstance(block, Text) else None
+    attached = parse_attached(block.text) if isinstance(block, Text) else None
     if attached is None:
         return "image" if isinstance(block, Image) else "text"
     match attached.kind:

@@ -63,7 +63,7 @@ def read_environment(
     )
 
 
-def describe(environment: Environment, model: str) -> str:
+def environment_section(environment: Environment, model: str) -> str:
     """Return the environment as a section of the prompt; `model` is the name shown to the user."""
     lines = ["# Environment", f"- Folder: {_one_line(environment.folder)}"]
     if environment.project_root != environment.folder:
@@ -106,7 +106,7 @@ TIMEOUT_S = 1.0
 _NO_DIFF = (("diff.external", ""),)
 
 
-class _Unknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
+class _StateUnknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
     """The state of the repository is unknown; the text says why."""
 
 
@@ -119,7 +119,7 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: f
         return replace(head, why="the folder is not trusted, so git was not asked")
     try:
         return replace(head, changed_files=_Git(root, env, timeout).count_changes())
-    except _Unknown as unknown:
+    except _StateUnknown as unknown:
         return replace(head, why=str(unknown))
 
 
@@ -134,7 +134,7 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
         tracked = git.run("ls-files", "-z", "--stage")
         deleted = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
         new = git.run("ls-files", "-z", "--others", "--exclude-standard")
-    except _Unknown:
+    except _StateUnknown:
         return None
     names: dict[bytes, None] = {}
     for line in tracked.split(b"\0"):
@@ -156,19 +156,19 @@ class _Git:
 
         program = find_program("git", path, root)
         if program is None:
-            raise _Unknown("no git outside the project was found")
+            raise _StateUnknown("no git outside the project was found")
         self._command = (program, "-C", str(folder or root))
         self._env = hardened(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
         self._deadline = time.monotonic() + timeout
 
     def check(self) -> None:
-        """Raise `_Unknown` if the repository has a setting that is not known to be harmless."""
+        """Raise `_StateUnknown` if the repository has a setting that is not known to be harmless."""
         listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
         from qcode.safety.git_repository import risky_settings
 
         setting = next(risky_settings(listed.split(b"\0")), None)
         if setting is not None:
-            raise _Unknown(f"the repository's configuration sets {setting}, so git was not asked for its state")
+            raise _StateUnknown(f"the repository's configuration sets {setting}, so git was not asked for its state")
 
     def count_changes(self) -> int:
         self.check()
@@ -181,9 +181,9 @@ class _Git:
         try:
             code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
         except Unavailable as unavailable:
-            raise _Unknown(f"git {unavailable}") from None
+            raise _StateUnknown(f"git {unavailable}") from None
         if code != 0:
-            raise _Unknown("git could not tell the state of this repository")
+            raise _StateUnknown("git could not tell the state of this repository")
         return output
 
 

@@ -87,7 +87,7 @@ class FrontMatter:
         if isinstance(entry.value, Scalar):
             raise self.error(name, f'`{name}` must be a string; quote it: {name}: "{one_line(entry.value.source, 60)}"')
         if not isinstance(entry.value, str):
-            raise self.error(name, f"`{name}` must be a string, not a {_kind(entry.value)}")
+            raise self.error(name, f"`{name}` must be a string, not a {_type_name(entry.value)}")
         return entry.value.strip() or None
 
     def source(self, name: str) -> str | None:
@@ -178,15 +178,15 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
 
 
-def plain_value(value: Value) -> object:
+def unwrap_scalars(value: Value) -> object:
     """Return a value as strings, lists and maps: each `Scalar` becomes its source."""
     match value:
         case Scalar(source=written):
             return written
         case list():
-            return [plain_value(item) for item in value]
+            return [unwrap_scalars(item) for item in value]
         case dict():
-            return {name: plain_value(item) for name, item in value.items()}
+            return {name: unwrap_scalars(item) for name, item in value.items()}
         case _:
             return value
 
@@ -398,5 +398,5 @@ def _error(label: str, line: int, problem: str) -> FrontMatterError:
     return FrontMatterError(one_line(f"{label}:{line}: {problem}"))
 
 
-def _kind(value: Value) -> str:
+def _type_name(value: Value) -> str:
     return "list" if isinstance(value, list) else "map"

@@ -39,7 +39,7 @@ class GlobPattern:
             after: set[int] = set()
             for node in current:
                 test = self.tests[node]
-                if test and _fits(test, char):
+                if test and _matches_char(test, char):
                     after.update((node,) if test in (_ANY, _IN_NAME) else self.next_nodes[node])
             current = self._epsilon_closure(after)
         return last in current
@@ -56,7 +56,7 @@ class GlobPattern:
         return nodes
 
 
-def _fits(test: str, char: str) -> bool:
+def _matches_char(test: str, char: str) -> bool:
     if test == _ANY:
         return True
     if test in (_IN_NAME, _ONE):
@@ -90,7 +90,7 @@ class _Compiler:
         self._shared_nodes: dict[tuple[int, str], int] = {}
 
     def glob(self) -> GlobPattern:
-        ends = self._read()
+        ends = self._parse()
         last = self._node("", ends)
         assert last == len(self._tests) - 1
         return GlobPattern(tuple(self._tests), tuple(map(tuple, self._next_nodes)))
@@ -114,7 +114,7 @@ class _Compiler:
             node = self._shared_nodes[before[0], char] = self._node(char, before)
         return node
 
-    def _read(self) -> list[int]:
+    def _parse(self) -> list[int]:
         """Read the whole pattern and return the nodes before the end node."""
         pattern, position, ends = self._pattern, 0, [0]
         groups: list[tuple[list[int], list[int]]] = []  # of open braces: first nodes, last nodes of branches

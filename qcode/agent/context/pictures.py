@@ -48,10 +48,10 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
         sent = encode_image(data, media_type, name)
     except Refused as refused:
         raise InputError(str(refused)) from None
-    return Picture(sent.image, name, size_of(data), path)
+    return Picture(sent.image, name, pixel_size(data), path)
 
 
-def size_of(data: bytes) -> tuple[int, int] | None:
+def pixel_size(data: bytes) -> tuple[int, int] | None:
     """Return width and height from the header of a PNG, GIF, JPEG (ITU T.81) or WebP (RFC 9649) image."""
     try:
         if data.startswith(b"\x89PNG"):
@@ -59,8 +59,8 @@ def size_of(data: bytes) -> tuple[int, int] | None:
         if data.startswith(b"GIF8"):
             return _pair("<HH", data, 6)
         if data.startswith(b"\xff\xd8"):
-            return _size_of_jpeg(data)
-        return _size_of_webp(data) if data[8:12] == b"WEBP" else None
+            return _jpeg_size(data)
+        return _webp_size(data) if data[8:12] == b"WEBP" else None
     except (struct.error, IndexError):
         return None
 
@@ -70,7 +70,7 @@ def _pair(form: str, data: bytes, offset: int) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     offset = 2
     while data[offset] == 0xFF:
         while data[offset] == 0xFF:
@@ -82,7 +82,7 @@ def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _size_of_webp(data: bytes) -> tuple[int, int] | None:
+def _webp_size(data: bytes) -> tuple[int, int] | None:
     kind = data[12:16]
     if kind == b"VP8 ":
         width, height = _pair("<HH", data, 26)

@@ -51,7 +51,7 @@ def expand(
 
     If the text uses no argument, a last line `ARGUMENTS: ...` is added. A placeholder without a value stays unchanged.
     """
-    values = _Values(text, arguments.strip(), names, variables or {})
+    values = _PlaceholderValues(text, arguments.strip(), names, variables or {})
     parts: list[PromptPart] = []
     end = 0
     for match in _COMMAND.finditer(text) if runs_commands else ():
@@ -76,7 +76,7 @@ def counts_from_one(text: str) -> bool:
     return "1" in numbers and "0" not in numbers
 
 
-class _Values:
+class _PlaceholderValues:
     """The values of the placeholders of one text. `typed` are the arguments."""
 
     def __init__(self, text: str, typed: str, names: Sequence[str], variables: Mapping[str, str]) -> None:

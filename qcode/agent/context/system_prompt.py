@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.agent.context.environment import Environment, describe
+from qcode.agent.context.environment import Environment, environment_section
 from qcode.agent.context.instructions import Instructions
 from qcode.agent.context.memory import InstructionFiles
 from qcode.protocol.approvals import ApprovalMode, Spans
@@ -136,17 +136,17 @@ def build_system_prompt(inputs: PromptInputs) -> str:
     """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
     if inputs.replacement is not None:
         parts = [
-            inputs.replacement or describe(inputs.environment, inputs.model),
+            inputs.replacement or environment_section(inputs.environment, inputs.model),
             _plan_section(inputs) if inputs.plan_instructions else "",
             inputs.addition,
         ]
     else:
         parts = [
-            _text("base"),
-            _text(model_family(inputs.model)),
+            _prompt_text("base"),
+            _prompt_text(model_family(inputs.model)),
             inputs.instructions.text,
             inputs.skills,
-            describe(inputs.environment, inputs.model),
+            environment_section(inputs.environment, inputs.model),
             _plan_section(inputs),
             "" if inputs.is_attended else _UNATTENDED,
             inputs.addition,
@@ -171,10 +171,10 @@ def build_subagent_prompt(inputs: PromptInputs, prompt: str) -> str:
     """Return the system prompt of a sub-agent, with `prompt` instead of the base text of the conversation."""
     parts = [
         prompt,
-        _text(model_family(inputs.model)),
+        _prompt_text(model_family(inputs.model)),
         inputs.instructions.text,
         inputs.skills,
-        describe(inputs.environment, inputs.model),
+        environment_section(inputs.environment, inputs.model),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
@@ -190,7 +190,7 @@ def model_family(model: str) -> Family:
 
 
 @cache
-def _text(name: str) -> str:
+def _prompt_text(name: str) -> str:
     return (Path(__file__).parent / "text" / f"{name}.md").read_text("utf-8")
 
 

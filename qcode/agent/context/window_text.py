@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.agent.reports import ContextReport, percent
+from qcode.agent.reports import ContextReport, percent_text
 from qcode.text.numbers import tokens_text
 
 _BAR_WIDTH = 20
@@ -27,9 +27,9 @@ def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
         f"{bar}{tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
-        f"{percent(report.used, report.window)}, {counted}{note}",
+        f"{percent_text(report.used, report.window)}, {counted}{note}",
         "",
-        *(f"{name:<14} {tokens_text(size):>6}  {percent(size, report.window):>4}" for name, size in rows),
+        *(f"{name:<14} {tokens_text(size):>6}  {percent_text(size, report.window):>4}" for name, size in rows),
         "",
         *advice(report),
     ]

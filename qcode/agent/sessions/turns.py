@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import takewhile
 
 from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, state_text, verb
-from qcode.agent.context.attachments import Attachment, split_attached
+from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
@@ -310,7 +310,7 @@ def _prompt_parts(message: Message) -> PromptParts:
     attached: list[Attachment] = []
     for block in message.blocks:
         if isinstance(block, Text):
-            attachment = split_attached(block.text)
+            attachment = parse_attached(block.text)
             if attachment is None:
                 typed.append(block.text)
             else:

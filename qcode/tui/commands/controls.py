@@ -174,13 +174,13 @@ def _doctor(context: CommandContext, _argument: str) -> None:
     if context.app is not None:
         from qcode.tui.screens.inspection import FindingsScreen
 
-        context.screen.open_screen(FindingsScreen(partial(context.agent.findings, is_in_app=True)), lambda _: None)
+        context.screen.open_screen(FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None)
     else:
         context.view.run_later(_show_findings(context))
 
 
 async def _show_findings(context: CommandContext) -> None:
-    context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.findings, is_in_app=True)))
+    context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.doctor_lines, is_in_app=True)))
 
 
 def _hooks(context: CommandContext, _argument: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.context.window_text import context_text
-from qcode.agent.reports import cost_text_of
+from qcode.agent.reports import usage_report_text
 from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
 from qcode.text.clean import one_line, quoted
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext
@@ -147,7 +147,7 @@ async def _show_changes(context: CommandContext) -> None:
         return await checkpoints.file_changes(), await checkpoints.turn_changes()
 
     async def undo(part: ChangePart) -> str:
-        plan = await checkpoints.plan_part(part.prompt_number, part.file.real_path, part.hunk)
+        plan = await checkpoints.plan_partial_undo(part.prompt_number, part.file.real_path, part.hunk)
         report = await checkpoints.perform(plan)
         if report.problems:
             raise ValueError("; ".join(report.problems))
@@ -351,7 +351,7 @@ SESSIONS: tuple[Command, ...] = (
         "Show usage and cost",
         "Show tokens, API calls and cost of this session.",
         lambda context, _: context.view.show_panel(
-            "Usage", cost_text_of(context.agent.conversation.usage(), context.agent.conversation.metrics)
+            "Usage", usage_report_text(context.agent.conversation.usage(), context.agent.conversation.metrics)
         ),
         ("cost", "usage", "stats"),
     ),

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.agent.context.attachments import split_attached
+from qcode.agent.context.attachments import parse_attached
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line, plain_line, quoted
@@ -275,7 +275,7 @@ def _shown_text(message: Message) -> str:
         return message.text
     texts: list[str] = []
     for block in message.blocks:
-        attached = split_attached(block.text) if isinstance(block, Text) else None
+        attached = parse_attached(block.text) if isinstance(block, Text) else None
         if attached is not None and attached.kind == "shell":
             texts.append(f"!{attached.name}")
         elif attached is None and isinstance(block, Text):

@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.attachments import attached_lines, split_attached
+from qcode.agent.context.attachments import attached_lines, parse_attached
 from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_broken_turn
 from qcode.agent.sessions.partial import KILLED_REPLY
@@ -136,7 +136,7 @@ def show_attached(
 
     `number` distinguishes the cards of one message.
     """
-    attached = split_attached(text)
+    attached = parse_attached(text)
     if attached is None or attached.kind not in ("shell", "job", "aside"):
         return False
     # After this function nothing updates the card, so its id need only differ from those of running lines.
@@ -163,7 +163,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
     for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
             continue
-        if split_attached(block.text) is None:
+        if parse_attached(block.text) is None:
             typed.append(block.text)
         else:
             show_attached(block.text, transcript, item.jobs, number)

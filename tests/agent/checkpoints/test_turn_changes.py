@@ -29,7 +29,7 @@ def listed(runner: CheckpointRunner) -> tuple[TurnChanges, ...]:
 
 
 def undo_part(runner: CheckpointRunner, number: int, name: str, hunk: int | None = None) -> str:
-    return runner.do(runner.rewinder.plan_part(number, str(runner.path(name)), hunk)).text
+    return runner.do(runner.rewinder.plan_partial_undo(number, str(runner.path(name)), hunk)).text
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: Checkpo
     assert runner.said == messages
     assert [file.label for file in listed(runner)[0].files] == ["a.txt"]
     with pytest.raises(MoveImpossible, match="already undone"):
-        runner.rewinder.plan_part(number, str(runner.path("b.txt")))
+        runner.rewinder.plan_partial_undo(number, str(runner.path("b.txt")))
     assert runner.redo().text == "Redone: 1 file restored. Ctrl+X in /diff reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three"), "b.txt": b"new\n"}
     undo_part(runner, number, "b.txt")
@@ -155,7 +155,7 @@ def test_undo_is_refused_if_its_lines_or_their_neighbors_were_changed_later(
     next_move_id = runner.session.history.next_move_id
     for hunk in (None, 0):
         with pytest.raises(MoveImpossible, match=r"a\.txt was not changed: line 3 of this change was changed later"):
-            runner.rewinder.plan_part(number, str(runner.path("a.txt")), hunk)
+            runner.rewinder.plan_partial_undo(number, str(runner.path("a.txt")), hunk)
     assert runner.files == {"a.txt": later}
     assert runner.session.history.next_move_id == next_move_id
     undo_part(runner, number, "a.txt", 1)
@@ -166,10 +166,10 @@ def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointR
     number = runner.turn("first", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
     runner.path("a.txt").unlink()
     with pytest.raises(MoveImpossible, match="deleted or replaced after this turn"):
-        runner.rewinder.plan_part(number, str(runner.path("a.txt")))
+        runner.rewinder.plan_partial_undo(number, str(runner.path("a.txt")))
     runner.path("b.txt").write_bytes(b"mine\n")
     with pytest.raises(MoveImpossible, match=r"b\.txt was not changed: it was changed after this turn"):
-        runner.rewinder.plan_part(number, str(runner.path("b.txt")))
+        runner.rewinder.plan_partial_undo(number, str(runner.path("b.txt")))
     assert runner.files == {"b.txt": b"mine\n"}
 
 

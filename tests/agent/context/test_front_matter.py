@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.context.front_matter import MAX_BYTES, FrontMatterError, plain_value, read_front_matter, split_names
+from qcode.agent.context.front_matter import MAX_BYTES, FrontMatterError, read_front_matter, split_names, unwrap_scalars
 
 
 @pytest.fixture(params=["C", "Python"])
@@ -21,7 +21,7 @@ def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def fields(text: str | bytes) -> dict[str, object]:
-    return {name: plain_value(found.value) for name, found in read_front_matter(text, "f.md").fields.items()}
+    return {name: unwrap_scalars(found.value) for name, found in read_front_matter(text, "f.md").fields.items()}
 
 
 READ: list[tuple[str, dict[str, object], str]] = [
@@ -224,7 +224,7 @@ def test_every_text_that_yaml_can_write_is_read_back(table: dict[str, str]) -> N
 def test_yaml_is_imported_only_for_a_file_with_front_matter() -> None:
     code = (
         "import sys; from qcode.agent.context.front_matter import read_front_matter as read\n"
-        "read('plain_value', 'f.md'); assert 'yaml' not in sys.modules\n"
+        "read('unwrap_scalars', 'f.md'); assert 'yaml' not in sys.modules\n"
         "read('---\\na: b\\n---\\n', 'f.md'); assert 'yaml' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,7 +16,7 @@ from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.context.window_text import context_text
-from qcode.agent.reports import ContextReport, TurnUsage, cost_text_of
+from qcode.agent.reports import ContextReport, TurnUsage, usage_report_text
 from qcode.agent.sessions.library import SessionInfo
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant, user
@@ -705,7 +705,7 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
         TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),
         TurnUsage("on", "b/m", Usage(1_000, 50), None, ApiCalls(2)),
     ]
-    text = cost_text_of(turns)
+    text = usage_report_text(turns)
     assert "API calls   8 (3 replies, 1 retry with a larger output cap, 3 continuations, 1 compaction)" in text
     assert "73% from the cache" in text
     assert "discarded 8k" in text
@@ -716,7 +716,7 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
 def test_cost_report_says_that_a_compaction_without_enough_text_sent_no_request() -> None:
     nothing = TurnUsage("/compact", "a/b", Usage(), None, ApiCalls())
     failed = TurnUsage("/compact", "a/b", Usage(), None, ApiCalls(compactions=1))
-    text = cost_text_of([nothing, failed])
+    text = usage_report_text([nothing, failed])
     assert text.split("\n")[-2:] == [
         f"  {'/compact':<30} no request sent",
         f"  {'/compact':<30} usage not reported  unknown",
@@ -728,11 +728,11 @@ def test_cost_report_says_that_the_usage_of_an_interrupted_turn_is_not_reported(
         TurnUsage("go", "a/m", Usage(), None, ApiCalls(1), is_interrupted=True),
         TurnUsage("on", "a/m", Usage(1_000), None, ApiCalls(1), is_interrupted=True),
     ]
-    first, second = cost_text_of(turns).split("\n")[-2:]
+    first, second = usage_report_text(turns).split("\n")[-2:]
     assert first.split("go")[1].strip() == "usage not reported (interrupted)  unknown"
     assert second.split("on ")[1].strip() == "1k in, output not reported (interrupted)  unknown"
-    assert "?" not in cost_text_of(turns)
-    assert "Cost        unknown (usage not reported)" in cost_text_of(turns[:1])
+    assert "?" not in usage_report_text(turns)
+    assert "Cost        unknown (usage not reported)" in usage_report_text(turns[:1])
 
 
 def test_interrupted_turn_is_known_as_such_live_and_in_a_resumed_session(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
-from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain_value, read_front_matter
+from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter, unwrap_scalars
 from qcode.agent.imports.configuration.findings import SourceSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
@@ -194,7 +194,7 @@ def read_commands(
 
 
 def _fields(front_matter: FrontMatter) -> dict[str, object]:
-    return {name: plain_value(field.value) for name, field in front_matter.fields.items()}
+    return {name: unwrap_scalars(field.value) for name, field in front_matter.fields.items()}
 
 
 def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> Iterator[SourceSetting]:
