@@ -595,5 +595,5 @@ class Conversation:
             compaction=CompactionSettings(None if small is None else small.model),
             fallback=None if self._fallback is None else self._fallback.settings,
             check=options.check or schema_check,
-            confirms=self._toolbox.confirms | (frozenset() if self.hooks is None else self.hooks.confirms),
+            steps_to_confirm=self._toolbox.steps_to_confirm.union(self.hooks.steps_to_confirm if self.hooks else ()),
         )

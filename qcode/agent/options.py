@@ -198,7 +198,7 @@ class Options:
             return False
         if self.builtin_tools is None:
             return True
-        return spec.name in self.builtin_tools or (bool(spec.edits_by) and not EDITORS.isdisjoint(self.builtin_tools))
+        return spec.name in self.builtin_tools or bool(spec.edit_format and not EDITORS.isdisjoint(self.builtin_tools))
 
 
 def _check_paths(name: str, value: object) -> None:

@@ -105,7 +105,7 @@ class SessionSandbox:
         if level == "read-only":
             return launch
         watch = _LaunchGuard(self, level, confinement, launch.restrict)
-        return Launch(launch.argv, watch.start, launch.data, launch.data_at, watch.finish)
+        return Launch(launch.argv, watch.start, launch.data, launch.data_index, watch.finish)
 
     def launch_reader(self, argv: Sequence[str], cache: Path) -> Launch:
         """Return how to start a program that checks the workspace and writes only to `cache`. Raise `RuntimeError`.

@@ -212,7 +212,7 @@ class SubagentRun:
             scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook, lambda: self._policy
         )
         if scope.has("SubagentStop"):
-            self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
+            self._turn.settings = replace(self._turn.settings, steps_to_confirm=frozenset({"stop"}))
             self._driver = Driver(self._turn, self._client.observed, self, confirm=scope.confirm_subagent_stop)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:

@@ -422,7 +422,7 @@ class Toolbox:
         return await Shell().run({"command": line}, self.workspace, context)
 
     @property
-    def confirms(self) -> frozenset[Literal["stop", "compact"]]:
+    def steps_to_confirm(self) -> frozenset[Literal["stop", "compact"]]:
         """The transitions of a turn that must be confirmed: its end, because tests of edits may fail."""
         return frozenset() if self.edit_checks is None else frozenset({"stop"})
 

@@ -410,7 +410,7 @@ class CallRound:
     @property
     def _append_tool(self) -> str:
         """The tool with which the model can append to an existing file, named in the split guidance."""
-        return next((name for name, spec in self.tools.items() if spec.edits_by), "edit")
+        return next((name for name, spec in self.tools.items() if spec.edit_format), "edit")
 
     def _reject(self, index: int, text: str, display: str | None = None) -> list[Effect]:
         """Reject a call with `text` as its result; the user sees `display` instead."""

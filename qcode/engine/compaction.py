@@ -17,7 +17,7 @@ from qcode.values import dataclass
 Cause: TypeAlias = Literal["threshold", "full", "asked"]
 """`threshold`: a share of the window is used. `full`: no reply fits. `asked`: the user requested the compaction."""
 
-Part: TypeAlias = "int | Message"
+TranscriptItem: TypeAlias = "int | Message"
 """The index of a message that stays, or a message that replaces others."""
 
 
@@ -25,7 +25,7 @@ Part: TypeAlias = "int | Message"
 class CompactionResult:
     """The result of a compaction."""
 
-    parts: tuple[Part, ...] | None
+    items: tuple[TranscriptItem, ...] | None
     """None if the compaction failed."""
     before: int
     """The size of the prompt in tokens before the compaction."""
@@ -44,8 +44,8 @@ _GROWTH_SHARE = 0.1
 def compaction_effects(result: CompactionResult) -> list[Effect]:
     """Return the effects of a finished compaction: the new transcript, and notices for the user."""
     effects: list[Effect] = []
-    if result.parts is not None:
-        effects += [Compact(result.parts), Emit(Compacted(result.before, result.after, result.kind))]
+    if result.items is not None:
+        effects += [Compact(result.items), Emit(Compacted(result.before, result.after, result.kind))]
     if result.problem:
         effects.append(Emit(Notice("warning", result.problem)))
     return effects
@@ -87,5 +87,5 @@ class CompactionScheduler:
 
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction; the next one is due only after the conversation has grown again."""
-        self._has_failed = result.parts is None
+        self._has_failed = result.items is None
         self._min_tokens += result.after  # `start` has set it to the growth that is needed

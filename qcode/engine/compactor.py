@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
-from qcode.engine.compaction import Cause, CompactionResult, Part
+from qcode.engine.compaction import Cause, CompactionResult, TranscriptItem
 from qcode.engine.counting import PromptCounter, estimate_text, size_messages
 from qcode.engine.effects import (
     Effect,
@@ -251,9 +251,9 @@ class Compactor:
         is_complete = result.ending == "done"
         is_last_request = self._request_count == MAX_SUMMARY_REQUESTS
         if summary.strip() and (is_complete or (result.ending == "cut" and is_last_request)):
-            parts = insert_summary(self._split, summary, self._tools)
-            if self._is_shorter(self._size(parts)):
-                return self._finish(parts, "summary")
+            items = insert_summary(self._split, summary, self._tools)
+            if self._is_shorter(self._size(items)):
+                return self._finish(items, "summary")
             reason = "the summary was not shorter"
         else:
             reason = result.error.message if result.error is not None else (result.note or "the model wrote no summary")
@@ -272,13 +272,15 @@ class Compactor:
         self.result = CompactionResult(None, self._before, self._before, problem=text)
         return []
 
-    def _finish(self, parts: tuple[Part, ...], kind: Literal["output", "summary"], problem: str = "") -> list[Effect]:
+    def _finish(
+        self, items: tuple[TranscriptItem, ...], kind: Literal["output", "summary"], problem: str = ""
+    ) -> list[Effect]:
         fixed = self._uncompactable_tokens
-        self.result = CompactionResult(parts, fixed + self._before, fixed + self._size(parts), kind, problem)
+        self.result = CompactionResult(items, fixed + self._before, fixed + self._size(items), kind, problem)
         return []
 
-    def _size(self, parts: tuple[Part, ...]) -> int:
-        return size_messages(resolve_parts(parts, self._split.messages))
+    def _size(self, items: tuple[TranscriptItem, ...]) -> int:
+        return size_messages(resolve_items(items, self._split.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
         return tokens < self._before and tokens <= self._before * MIN_SHRINK
@@ -321,14 +323,14 @@ def _may_start_history(message: Message) -> bool:
     return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def resolve_parts(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
-    """Return the messages that `parts` refer to."""
-    return [messages[part] if isinstance(part, int) else part for part in parts]
+def resolve_items(items: Sequence[TranscriptItem], messages: Sequence[Message]) -> list[Message]:
+    """Return the messages that `items` refer to."""
+    return [messages[item] if isinstance(item, int) else item for item in items]
 
 
-def without_old_output(split: SplitTranscript) -> tuple[Part, ...]:
+def without_old_output(split: SplitTranscript) -> tuple[TranscriptItem, ...]:
     """Replace old tool output with a short note, and cut the middle out of very long output in the last turns."""
-    parts: list[Part] = []
+    items: list[TranscriptItem] = []
     skills = set(skills_to_keep(split))
     max_tail_chars = int(split.window * MAX_IN_TAIL_SHARE) * 4
     for index, message in enumerate(split.messages):
@@ -337,8 +339,8 @@ def without_old_output(split: SplitTranscript) -> tuple[Part, ...]:
             block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=index < split.tail_start)
             for block in message.blocks
         )
-        parts.append(index if blocks == message.blocks else Message(message.role, blocks))
-    return tuple(parts)
+        items.append(index if blocks == message.blocks else Message(message.role, blocks))
+    return tuple(items)
 
 
 def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
@@ -362,7 +364,7 @@ def _is_skill(block: Block, kept_skills: set[str]) -> bool:
 
 
 def skills_to_keep(split: SplitTranscript) -> list[str]:
-    """Return the latest skills loaded in the old part, the latest last, each clipped and inside its `<skill>` tag.
+    """Return the latest skills loaded in the old messages, latest last, each clipped and inside its `<skill>` tag.
 
     A skill that the last turns contain is left out, because those turns stay.
     """
@@ -404,7 +406,7 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
         start = text.find(_SKILL_OPEN, end)
 
 
-def insert_summary(split: SplitTranscript, summary: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
+def insert_summary(split: SplitTranscript, summary: str, tools: Iterable[ToolSpec]) -> tuple[TranscriptItem, ...]:
     """Return the transcript with everything before the tail replaced by a summary message."""
     sections = [
         "This summary replaces the earlier part of this conversation, to save space. Treat its content as part of the "

@@ -130,7 +130,8 @@ class WaitElapsed:
 class LimitAnswered:
     """The user's answer to a `LimitReached` that is a question."""
 
-    waits: bool
+    should_wait: bool
+    """The user wants to wait for the end of the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +272,9 @@ class RecordRequests:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Replace the transcript: each part is the index of a message that stays, or a message that replaces others."""
+    """Replace the transcript: each item is the index of a message that stays, or a message that replaces others."""
 
-    parts: tuple[int | Message, ...]
+    items: tuple[int | Message, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +385,7 @@ class TurnSettings:
     """None if there is no other model to try."""
     check: AnswerCheck | None = None
     """None if every answer is valid."""
-    confirms: frozenset[Literal["stop", "compact"]] = frozenset()
+    steps_to_confirm: frozenset[Literal["stop", "compact"]] = frozenset()
     """The steps that the hooks are asked about."""
 
 

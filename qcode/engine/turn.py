@@ -305,8 +305,8 @@ class Turn:
                 return self._relay_reply(reply, reply.handle_failure(incoming))
             case WaitElapsed(seconds=seconds):
                 return self._relay_reply(reply, reply.handle_wait_elapsed(seconds))
-            case LimitAnswered(waits=waits):
-                return self._relay_reply(reply, reply.handle_limit_answered(waits=waits))
+            case LimitAnswered(should_wait=should_wait):
+                return self._relay_reply(reply, reply.handle_limit_answered(should_wait=should_wait))
             case _:
                 effects = reply.handle_event(incoming)
                 is_over = isinstance(incoming, ReplyEnded) or reply.result is not None
@@ -395,7 +395,7 @@ class Turn:
     def _finish(self, result: ReplyResult) -> list[Effect]:
         """End the turn after its last reply. The hooks are asked first, unless the answer is invalid."""
         error = self._review.error
-        if error is None and "stop" in self.settings.confirms and self._held_stops < MAX_HELD_STOPS:
+        if error is None and "stop" in self.settings.steps_to_confirm and self._held_stops < MAX_HELD_STOPS:
             self.phase = Confirming(result)
             return [Confirm("stop", self._text, is_again=self._held_stops > 0)]
         return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
@@ -419,7 +419,7 @@ class Turn:
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
         """Compact the transcript, then continue with `then`. The hooks are asked first."""
-        if "compact" not in self.settings.confirms:
+        if "compact" not in self.settings.steps_to_confirm:
             return self._begin_compaction(cause, then, focus)
         self.phase = Confirming(cause=cause, then=then, focus=focus)
         return [Confirm("compact", focus, is_asked=cause == "asked")]
@@ -445,13 +445,13 @@ class Turn:
         effects = [*effects, *self._record_compaction(compactor, result)]
         if not compactor.has_other_writer:
             self.model = compactor.writer
-        if result.parts is not None:
-            from qcode.engine.compactor import resolve_parts
+        if result.items is not None:
+            from qcode.engine.compactor import resolve_items
 
-            self._messages = resolve_parts(result.parts, self._messages)
+            self._messages = resolve_items(result.items, self._messages)
             self._counter.context_tokens = result.after
         effects = [*effects, *compaction_effects(result), Emit(self.usage)]
-        return effects + self._resume_after_compaction(phase.then, is_shorter=result.parts is not None)
+        return effects + self._resume_after_compaction(phase.then, is_shorter=result.items is not None)
 
     def _resume_after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
         match then:

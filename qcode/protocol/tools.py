@@ -83,7 +83,7 @@ class ToolSpec:
     """The name of an argument, and its values with which a call changes nothing. None: `is_read_only` applies."""
     is_hosted: bool = False
     """The model's host runs the tool, and the result is part of the reply."""
-    edits_by: Literal["", "passage", "patch"] = ""
+    edit_format: Literal["", "passage", "patch"] = ""
     """The format of an edit, empty if the tool does not edit. Each model is offered the tools of one format only."""
     is_for_sub_agents: bool = True
     """Sub-agents may use the tool too."""
@@ -181,7 +181,7 @@ class Launch:
     """
     data: bytes = b""
     """Data that the program reads from an inherited file descriptor, at most 4 kB. Empty: no descriptor."""
-    data_at: int = 0
+    data_index: int = 0
     """The index of the item in `argv` that is replaced by the number of that descriptor."""
     finish: Callable[[], tuple[str, ...]] | None = None
     """Called once after all processes of the program have ended, also if the program could not be started.

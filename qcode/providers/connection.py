@@ -32,7 +32,7 @@ class ConnectionOrigin:
     """The variable that contains the address of the proxy, empty if no proxy is used."""
     sign_in: str = ""
     """An instruction for the user, if the host uses credentials other than a key."""
-    wants_version: bool = False
+    expects_version: bool = False
     """A complete address usually ends in a version such as `/v1`."""
     key: str = field(default="", repr=False)
     """The key, only to remove it from messages. It is never shown."""
@@ -72,7 +72,7 @@ class Connection:
     """See `ConnectionOrigin`."""
     ca_file: str = ""
     """A file of certificates to trust in addition to those of the environment."""
-    wants_version: bool = False
+    expects_version: bool = False
     """See `ConnectionOrigin`."""
 
     @property
@@ -87,7 +87,7 @@ class Connection:
             key_source=self.key_source,
             proxy=proxy_variable(self.base_url, os.environ),
             sign_in=self.sign_in,
-            wants_version=self.wants_version,
+            expects_version=self.expects_version,
             key=self.api_key,
         )
 

@@ -284,7 +284,7 @@ def _address_hint(origin: ConnectionOrigin) -> str:
     has_version = re.search(r"/v\d{1,9}(?:[a-z]{1,9}\d{0,9})?$", address) is not None
     if address != origin.address.rstrip("/"):
         return f"; the address from {origin.address_source} names an operation: try {address}"
-    if origin.wants_version and not has_version:
+    if origin.expects_version and not has_version:
         return f"; the address from {origin.address_source} may lack a version: try {address}/v1"
     return f"; check the address {address} from {origin.address_source}"
 

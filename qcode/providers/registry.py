@@ -246,7 +246,7 @@ def connect(
         base_url_source=base_url_source,
         headers={**_key_headers(address, api_key.strip(), key_source), **spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
-        wants_version=spec.protocol in _OPENAI,
+        expects_version=spec.protocol in _OPENAI,
     )
     return _client(connection, spec)
 

@@ -128,7 +128,7 @@ class DiffLine:
     text: str
     number: int = 0
     """Its line number in the new text, or in the old text for a removed line; 0 for `outside`, `hunk` and `note`."""
-    old: int = 0
+    old_number: int = 0
     """The line number of an unchanged line in the old text."""
 
 

@@ -187,7 +187,7 @@ def popen(
     if launch.data:
         read_end, write_end = os.pipe()
         inherited.append(read_end)
-        argv[launch.data_at] = str(read_end)
+        argv[launch.data_index] = str(read_end)
     try:
         if launch.data:
             with os.fdopen(write_end, "wb", buffering=0) as pipe:

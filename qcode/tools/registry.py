@@ -47,7 +47,7 @@ def offered(model: str) -> tuple[Tool, ...]:
     Every model gets only one way to edit a file, the one that it was trained on: patches or passages.
     """
     unwanted = "passage" if _PATCH_MODEL.search(model) else "patch"
-    return tuple(tool for tool in BUILTIN if tool.spec.edits_by != unwanted)
+    return tuple(tool for tool in BUILTIN if tool.spec.edit_format != unwanted)
 
 
 def specs(model: str = "") -> tuple[ToolSpec, ...]:

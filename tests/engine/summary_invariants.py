@@ -47,8 +47,8 @@ def check_summary_request(world: World, request: ModelRequest) -> None:
 
 def check_compaction(world: World, effect: Compact) -> None:
     before = world.messages
-    world.messages = [before[part] if isinstance(part, int) else part for part in effect.parts]
-    kept_parts = [part for part in effect.parts if isinstance(part, int)]
+    world.messages = [before[part] if isinstance(part, int) else part for part in effect.items]
+    kept_parts = [part for part in effect.items if isinstance(part, int)]
     assert kept_parts == sorted(set(kept_parts)), "a compaction that changed the order"
     assert size_messages(world.messages) < size_messages(before), "it did not shrink"
     said = [text for message in before if message.role == "user" and not is_summary(message) for text in texts(message)]

@@ -246,7 +246,7 @@ def test_text_answer_is_the_result_and_the_call_does_not_run() -> None:
 def test_split_guidance_names_the_available_append_tool(tool: str, expected: str) -> None:
     parameters: JsonObject = {"type": "object", "required": ["path"]}
     write = ToolSpec("write", "d", parameters, safety=WRITES)
-    settings = TurnSettings("s", (write, replace(write, name=tool, edits_by="passage")), output=FIXED)
+    settings = TurnSettings("s", (write, replace(write, name=tool, edit_format="passage")), output=FIXED)
     played = play(cut_call("write", '{"path": "a'), text("Oh."), settings=settings)
     assert f"with {expected} calls" in results_of(played.messages[2])[0].content
 

@@ -8,7 +8,7 @@ from qcode.engine import compactor
 from qcode.engine.compactor import (
     insert_summary,
     is_summary,
-    resolve_parts,
+    resolve_items,
     split_transcript,
     without_old_output,
 )
@@ -209,7 +209,7 @@ def test_configured_model_writes_the_summary() -> None:
 def test_calls_and_results_are_never_separated(count: int) -> None:
     history = [user("go"), *(item for number in range(count) for item in step(number, 3_000)), assistant(Text("end"))]
     shape = split_transcript(history, 6_000)
-    compacted = resolve_parts(insert_summary(shape, "Task.", TOOLS), history)
+    compacted = resolve_items(insert_summary(shape, "Task.", TOOLS), history)
     ids = [call.call_id for message in compacted for call in message.calls]
     assert ids == [block.call_id for message in compacted for block in message.blocks if isinstance(block, ToolResult)]
     assert compacted[-1] == history[-1]
@@ -220,8 +220,8 @@ def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:
     todo = ToolCall("t1", "todo", '{"todos": ["fix the parser"]}')
     done = Message("user", (ToolResult("w1", "write", "ok"), ToolResult("t1", "todo", "ok")))
     history = [user("Use tabs, never spaces."), assistant(write, todo), done, *long_talk(8)]
-    once = resolve_parts(insert_summary(split_transcript(history, 8_000), "First.", TOOLS), history)
-    twice = resolve_parts(
+    once = resolve_items(insert_summary(split_transcript(history, 8_000), "First.", TOOLS), history)
+    twice = resolve_items(
         insert_summary(split_transcript([*once, *long_talk(8)], 8_000), "Second.", TOOLS), [*once, *long_talk(8)]
     )
     assert is_summary(twice[0])
@@ -232,7 +232,7 @@ def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:
 def test_huge_output_in_the_last_turn_keeps_its_start_and_end() -> None:
     huge = Message("user", (ToolResult("h0", "read", "begin " + "x" * 400_000 + " end"),))
     history = [user("go"), step(0)[0], huge]
-    (result,) = resolve_parts(without_old_output(split_transcript(history, 20_000)), history)[-1].blocks
+    (result,) = resolve_items(without_old_output(split_transcript(history, 20_000)), history)[-1].blocks
     assert isinstance(result, ToolResult)
     assert result.content.startswith("begin ")
     assert result.content.endswith(" end")
@@ -250,9 +250,9 @@ def test_compaction_names_kept_messages_by_position() -> None:
     player = Player(text("Task."), text("Fine."), facts=SMALL_MODEL, settings=SETTINGS, history=long_talk(16))
     (compact,) = player.play("and now?").compacted
     before = [*long_talk(16), user("and now?")]
-    assert isinstance(compact.parts[0], Message)
-    assert compact.parts[-1] == len(before) - 1
-    assert all(isinstance(part, int) for part in compact.parts[1:])
+    assert isinstance(compact.items[0], Message)
+    assert compact.items[-1] == len(before) - 1
+    assert all(isinstance(item, int) for item in compact.items[1:])
 
 
 def test_long_turn_is_compacted_between_steps_never_inside_one() -> None:

@@ -61,7 +61,7 @@ def test_program_that_does_not_exist_raises_and_still_finishes(tmp_path: Path) -
 
 
 def test_data_is_read_from_the_inherited_descriptor(tmp_path: Path) -> None:
-    launch = Launch(("/bin/bash", "-c", 'cat <&"$0"; echo; ls /proc/self/fd', "{fd}"), data=b"given", data_at=3)
+    launch = Launch(("/bin/bash", "-c", 'cat <&"$0"; echo; ls /proc/self/fd', "{fd}"), data=b"given", data_index=3)
     code, text = asyncio.run(output_of(launch, tmp_path))
     assert (code, text.split("\n")[0]) == (0, "given")
 
@@ -146,9 +146,9 @@ def test_signal_that_ended_a_program_is_its_exit_code(tmp_path: Path) -> None:
 def test_started_programs_leak_no_descriptor_and_no_thread(tmp_path: Path) -> None:
     async def run() -> None:
         for _ in range(5):
-            await output_of(Launch(("/bin/bash", "-c", "cat <&$0", "x"), data=b"x", data_at=3), tmp_path)
+            await output_of(Launch(("/bin/bash", "-c", "cat <&$0", "x"), data=b"x", data_index=3), tmp_path)
             with pytest.raises(OSError, match="No such file"):
-                await output_of(Launch(("/no/such/program",), data=b"x", data_at=0), tmp_path)
+                await output_of(Launch(("/no/such/program",), data=b"x", data_index=0), tmp_path)
 
     def open_descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

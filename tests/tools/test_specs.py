@@ -62,7 +62,7 @@ def test_tools_that_run_unasked_or_run_commands_are_listed_by_name() -> None:
 
 
 def test_edit_tools_and_tools_without_sub_agents_are_listed_by_name() -> None:
-    ways = {way: {name for name, spec in SPECS.items() if spec.edits_by == way} for way in ("passage", "patch")}
+    ways = {way: {name for name, spec in SPECS.items() if spec.edit_format == way} for way in ("passage", "patch")}
     assert ways == {"passage": {"edit", "multi_edit"}, "patch": {"apply_patch"}}
     names = {name for name, spec in SPECS.items() if not spec.is_for_sub_agents}
     assert names == {"agent", "todo", "ask_person", "exit_plan_mode"}

@@ -121,7 +121,7 @@ class SessionHooks:
         self.unused: tuple[UnusedHook, ...] = ()  # the configured hooks that do not run
 
     @property
-    def confirms(self) -> frozenset[Any]:
+    def steps_to_confirm(self) -> frozenset[Any]:
         """The steps of a turn that hooks must confirm."""
         return frozenset(
             step for step, event in (("stop", "Stop"), ("compact", "PreCompact")) if self.runner.has(event)
@@ -321,7 +321,7 @@ class SessionHooks:
     def record_compaction(self, effect: Compact) -> None:
         """Record the summary of a compaction for the PostCompact hooks."""
         self._compaction_summary = next(
-            (part.text for part in effect.parts if isinstance(part, Message) and part.text), ""
+            (part.text for part in effect.items if isinstance(part, Message) and part.text), ""
         )
 
     def spawn(self, event: str, hook_input: HookInput) -> None:

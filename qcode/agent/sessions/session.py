@@ -405,10 +405,10 @@ class SessionTranscript:
         self._numbers.append((number,))
 
     def compact(self, effect: Compact) -> None:
-        """Continue with the parts of a compaction: messages by their position, or new ones."""
-        parts = [self._numbers[part] if isinstance(part, int) else part for part in effect.parts]
-        self._numbers = self.session.compact(parts)
-        self._messages = [self._messages[part] if isinstance(part, int) else part for part in effect.parts]
+        """Replace the transcript with the items of a compaction."""
+        items = [self._numbers[item] if isinstance(item, int) else item for item in effect.items]
+        self._numbers = self.session.compact(items)
+        self._messages = [self._messages[item] if isinstance(item, int) else item for item in effect.items]
 
     def store_result(self, finished: ToolFinished) -> None:
         """Store the result of a call at once, while other calls of its step may still run."""

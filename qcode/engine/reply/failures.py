@@ -213,9 +213,9 @@ def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
     return replace(state.replaced_model_error, message=message)
 
 
-def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
+def handle_limit_answer(state: ReplyState, phase: AtLimit, *, should_wait: bool) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
-    if not waits:
+    if not should_wait:
         # Before a switch of models the attempt is still open; otherwise it was already absorbed or discarded.
         attempt = phase.after_wait.attempt if isinstance(phase.after_wait, NeedsModel) else None
         return _abort(state, attempt, phase.error)
@@ -327,7 +327,7 @@ def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
     if fitting_cap is None:
         return compact_or_end_unsent(state, request)
     state.text_resumptions += 1
-    state.parts += 1
+    state.attempt_count += 1
     return [_retry_notice(state, fitting_cap), *state.send_continuation(fitting_cap, "retries", is_broken=True)]
 
 
@@ -445,7 +445,7 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     request = requests.continuation_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
     if (cap := state.fit_cap(request, max_tokens)) is None:
         return compact_or_end_unsent(state, request)
-    state.parts += 1
+    state.attempt_count += 1
     notice = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
     return [notice, *state.send_continuation(cap, "retries", is_broken=is_broken)]
 

@@ -143,11 +143,11 @@ class Reply:
             case _:
                 return []
 
-    def handle_limit_answered(self, *, waits: bool) -> list[Effect]:
+    def handle_limit_answered(self, *, should_wait: bool) -> list[Effect]:
         phase = self._state.phase
         if not isinstance(phase, AtLimit) or not phase.is_question:
             return []
-        return failures.handle_limit_answer(self._state, phase, waits=waits)
+        return failures.handle_limit_answer(self._state, phase, should_wait=should_wait)
 
     def resume_with_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
         """Continue with another model after `NeedsModel`."""
@@ -358,7 +358,7 @@ class Reply:
         state.mark_cut(shape.raw_stop)
         state.absorb(attempt)
         state.continuations += 1
-        state.parts += 1
+        state.attempt_count += 1
         index, tokens, tokens_left = state.continuations, state.kept_tokens, state.caps.total_tokens - state.kept_tokens
         return [
             Emit(Retry(is_continuation=True, reason="max_tokens", attempt=index, max_tokens=cap)),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_TRANSPORT_CONTINUATIONS = 3
 """How often a reply is continued after its stream broke."""
 MAX_LIMIT_WAITS = 3
-"""How many rate limits a reply waits for."""
+"""How many rate limits a reply past_waits for."""
 MAX_LIMIT_JITTER_S = 30.0
 """The maximum random delay after the end of a rate limit."""
 MAX_OVERSLEPT_S = 1_800.0
@@ -59,18 +59,18 @@ def may_fall_back(error: ProviderError, fallback: Fallback) -> bool:
     return error.kind in (ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.RATE_LIMIT, ErrorKind.UNREACHABLE)
 
 
-def allowed_limit_wait(error: ProviderError, waits: int, settings: RetrySettings) -> float | None:
+def allowed_limit_wait(error: ProviderError, past_waits: int, settings: RetrySettings) -> float | None:
     """Return the seconds until the end of a rate limit, or None if the reply must not wait for it.
 
-    `waits` counts the limits that this reply has already waited for. An account without credit has no end of its limit.
+    `past_waits` counts the limits that this reply has already waited for. Missing credit is not such a limit.
     """
     if error.kind is not ErrorKind.RATE_LIMIT or not error.may_retry or error.resets_at is None:
         return None
-    return allowed_wait(error.retry_after, waits, settings)
+    return allowed_wait(error.retry_after, past_waits, settings)
 
 
-def allowed_wait(wait: float | None, waits: int, settings: RetrySettings) -> float | None:
+def allowed_wait(wait: float | None, past_waits: int, settings: RetrySettings) -> float | None:
     """Return `wait`, the time until the end of a limit, if the settings allow this wait; otherwise None."""
-    if settings.wait_for_limit == "never" or wait is None or waits >= MAX_LIMIT_WAITS:
+    if settings.wait_for_limit == "never" or wait is None or past_waits >= MAX_LIMIT_WAITS:
         return None
     return wait if wait <= settings.limit_wait_max_s else None

@@ -89,7 +89,7 @@ class ReplyState:
         """The searches of the host, each with the index of its attempt in `records`."""
         self.kept_tokens = 0
         """The output tokens of the attempts whose blocks are in `base`."""
-        self.parts = 1
+        self.attempt_count = 1
         """The number of attempts from which the text is joined."""
         self.was_cut = False
         """An output limit truncated an attempt of this reply."""
@@ -337,7 +337,7 @@ class ReplyState:
             effects.append(RecordRequests(records))
         if damaged := sum(record.damaged_events for record in records if not record.is_discarded):
             effects.append(Emit(Notice("warning", describe_damaged(self.model.title, damaged))))
-        effects.append(Emit(ReplyFinished(stop, raw_stop, self.parts, message, records, note)))
+        effects.append(Emit(ReplyFinished(stop, raw_stop, self.attempt_count, message, records, note)))
         return effects
 
 

@@ -61,6 +61,7 @@ _PACE_S = 0.01
 _MAX_CHUNKS = 180
 _MIN_CHUNK_CHARS = 14
 _RETRY_AFTER_S = 3.0
+"""The wait that the simulated rate limit asks for."""
 LIMIT_MODEL = "limit"
 """A model that refuses each request once, with a limit that ends after `LIMIT_S` seconds."""
 LIMIT_S = 5.0

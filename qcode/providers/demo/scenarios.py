@@ -207,7 +207,7 @@ class Scenario:
     request: str
     """An example of the prompt."""
     title: str
-    shows: str
+    result: str
     """The result, in a few words."""
     pattern: re.Pattern[str]
     play: Callable[[Scene], Script]
@@ -227,7 +227,7 @@ def find_scenario(prompt: str) -> Scenario | None:
 
 def play_help(scene: Scene) -> Script:
     """Introduce the demo model, the prompts to try and how to get a real model. Used if no scenario matches."""
-    examples = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
+    examples = "\n".join(f"- **{scenario.request}**: {scenario.result}" for scenario in SCENARIOS)
     return short_help(scene) or reply(f"{introduction(scene.prompt)}\n\nPrompts to try:\n\n{examples}\n\n{REAL_MODEL}")
 
 

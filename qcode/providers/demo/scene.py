@@ -187,8 +187,9 @@ ScriptBlock: TypeAlias = Reasoning | Text | ToolCall
 Script: TypeAlias = tuple[ScriptBlock, ...]
 
 _TAIL_CHARS = 120
-"""To continue a text, its last characters are searched in the script; this is their number."""
+"""How many characters at the end of a partial text are searched in the script."""
 _MAX_WORD_CHARS = 24
+"""How far beyond its size a chunk may extend, to end after a space."""
 
 
 def tokens_of(characters: int) -> int:

@@ -40,7 +40,7 @@ _responses: ContextVar[list[httpx2.Response] | None] = ContextVar("qcode_gemini_
 
 @dataclass(frozen=True, slots=True)
 class _GeminiClient:
-    """The client of the SDK, and the HTTP client inside it, which is closed separately."""
+    """The client of the SDK, and its HTTP client, which is closed separately."""
 
     sdk: Client
     http: httpx2.AsyncClient

@@ -172,7 +172,7 @@ class Candidate:
             yield
 
     def _next_of(self, *marks: str, position: int = 0) -> Generator[None, None, str]:
-        """Return the one of `marks` that comes next, `position` characters ahead; empty if none does."""
+        """Return the mark that starts `position` characters ahead, or an empty text. Waits for text that decides."""
         while True:
             text = self._unconsumed[position:]
             next_mark = next((mark for mark in marks if text.startswith(mark)), "")
@@ -181,7 +181,7 @@ class Candidate:
             yield
 
     def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
-        """Return the number of next characters that match, at least one. Waits for a character after them."""
+        """Return how many of the next characters match `pattern`, at least one. Waits for the character after them."""
         while True:
             match = pattern.match(self._unconsumed)
             length = match.end() if match else 0
@@ -339,7 +339,9 @@ _ATOM_RUN = re.compile(r"[-+.0-9A-Za-z]+")
 _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _ESCAPED = '"\\/bfnrtu'
 _MAX_DEPTH = 200
+"""The maximum number of open brackets."""
 _MAX_ATOM = 400
+"""The maximum length of a number or literal, and of the stored part of a key."""
 
 
 class JsonScanner:
@@ -358,7 +360,7 @@ class JsonScanner:
         """The number, literal or key that is being read."""
 
     def feed(self, text: str) -> int:
-        """Return the number of characters of `text` that belong to the value: all, unless it ends or is broken."""
+        """Return the number of characters of `text` that belong to the value: all, unless the value ends."""
         position = 0
         while position < len(text) and not self.is_closed and not self.is_broken:
             read = self._read_string if self._is_in_string else self._read_structure

@@ -1,4 +1,4 @@
-"""The text forms of tool calls: their marks as data, and the readers of their content. Pure.
+"""The forms in which models write tool calls as text: the marks as data, and readers of the content. Pure.
 
 Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). The readers are strict
 and repair nothing: valid text with the name of a known tool is a call, and all other text raises `UnreadableError`.
@@ -30,7 +30,9 @@ _FENCE_INFOS = ("json", "tool_call", "tool_calls")
 _OPENERS = (TAG, FUNCTION, LLAMA, MISTRAL)
 _MARKS = (*_OPENERS, END_TAG, END_FUNCTION)
 _MAX_FENCE = 48
+"""The maximum length of the opening line of a fence."""
 _MIN_CUT_MARK = 5
+"""A truncated mark is recognized from this length on."""
 _FENCE = r"(?<!`)(?P<ticks>`{3,16})[ \t]{0,8}(?P<info>(?i:json|tool_calls?))[ \t]{0,8}\r?\n"
 _MARK = re.compile("|".join([*map(re.escape, _MARKS), _FENCE]))
 _PARTIAL_FENCE = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z")
@@ -38,7 +40,7 @@ _PARTIAL_FENCE = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """The form of one candidate."""
+    """The form in which a call is written, determined by its opening mark."""
 
     name: FormName
     is_marked: bool = True
@@ -66,7 +68,7 @@ class CallMark:
     start: int
     """The offset at which the mark starts."""
     end: int
-    """The offset at which it ends."""
+    """The offset at which the mark ends."""
     form: CallForm | None
     """None for an end mark."""
     is_fence: bool = False
@@ -152,7 +154,7 @@ def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool
 
 
 def parse(text: str) -> Json:
-    """Return the JSON value of `text`."""
+    """Return the JSON value of `text`; raise `UnreadableError` if it is invalid."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except DuplicateKeyError as error:
@@ -304,7 +306,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _parameter_value(text: str, tool: ToolSpec, key: str) -> Json:
-    """Return the text of a parameter as the type in the schema of the tool; as text if it does not fit."""
+    """Return the text of a parameter converted to a type in the schema of the tool; as text if that fails."""
     value = _without_line_ends(text)
     if _takes_text(tool, key):
         return value
@@ -323,7 +325,7 @@ def _takes_text(tool: ToolSpec, key: str) -> bool:
 
 
 def schema_types(schema: Json) -> set[str]:
-    """Return the JSON types that a schema accepts; empty if it does not say."""
+    """Return the JSON types that a schema accepts; empty if the schema has no type."""
     if not isinstance(schema, dict):
         return set()
     declared = schema.get("type")

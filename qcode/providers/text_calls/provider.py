@@ -129,7 +129,7 @@ class CallEvents:
         self._source: int | None = None
         """The number of the provider's current text block."""
         self._source_ended: BlockEnded | None = None
-        """The end event of that block, if it has arrived."""
+        """The end event of the provider's current text block, if it has arrived."""
         self._text_block: int | None = None
         """The new number of the open text block, None between a call and the text after it."""
         self._generated_id_count = 0
@@ -158,7 +158,7 @@ class CallEvents:
         return [event]
 
     def end_broken_stream(self) -> list[ReplyEvent]:
-        """Return the text that is still held when the stream breaks. An open call is returned as truncated."""
+        """Return the events for the held text after the stream broke. An open call is returned as truncated."""
         self._source_ended = None
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 

@@ -2,8 +2,8 @@
 
 It is for models with native calls and needs no configuration, so it is strict. The reply must end normally and have no
 native calls. Its end must be one or more complete calls of offered tools, in one form, outside code and thinking, with
-arguments that match the schema. No user message and no tool result may contain the same text. Everything else stays
-text. `TailEvents` turns the calls into events; `streaming.TextCallWatch` creates one at the first mark of a call.
+arguments that match the schema. No user message and no tool result may contain the same text. All other text is shown.
+`TailEvents` turns the calls into events; `streaming.TextCallWatch` creates it at the first mark of a call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from qcode.providers.text_calls.scanner import (
 from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
-"""The number of times that held text may turn out not to be a call. After that, nothing is held."""
+"""How often held text may turn out not to be a call. After that, no text is held."""
 _MIN_QUOTE = 8
 """The minimum length of a part of a call that is searched in the texts of the user."""
 _MAX_UNDECIDED = 400
@@ -115,7 +115,7 @@ class TailCalls:
         return [VisibleText(text) for text in [pending + undecided] if text]
 
     def disable(self) -> None:
-        """Treat everything as text, because the reply has a native call."""
+        """Treat all further text as plain text, because the reply has a native call."""
         self._is_disabled = True
 
     def _begin(self, marked: str, visible: list[str]) -> str:
@@ -299,9 +299,10 @@ class _ObjectScanner:
 
 
 def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
-    """Return how a call at the start of `text` is read.
+    """Return the kind of call at the start of `text`.
 
-    `scanned`: by `TextCalls`; `special`: by `_read_special`; `undecided`: more text is needed; `text`: not a call.
+    `scanned`: read by `TextCalls`; `special`: read by `_read_special`; `undecided`: more text is needed; `text`: no
+    call.
     """
     if not text.startswith("<tool_call>"):
         is_scanned = text.startswith(("<function=", "<|python_tag|>", "[TOOL_CALLS]", "```"))
@@ -415,7 +416,7 @@ def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[W
 
 
 class _FormReader:
-    """A cursor over the end of a reply. Each `read_…` method reads the calls of one form; raises `UnreadableError`."""
+    """A cursor over the end of a reply. Each `read_…` method reads calls of one form or raises `UnreadableError`."""
 
     def __init__(self, text: str, tools: Mapping[str, ToolSpec]) -> None:
         self.remaining = text

@@ -73,7 +73,7 @@ def launch(form: BwrapForm, argv: Sequence[str], confinement: Confinement) -> La
     if _FD not in options:
         return Launch(command_line, restrict)
     name: FilterName = "read-only" if level == "read-only" else "workspace"
-    return Launch(command_line, restrict, data=filter_program(name, os.uname().machine), data_at=options.index(_FD))
+    return Launch(command_line, restrict, data=filter_program(name, os.uname().machine), data_index=options.index(_FD))
 
 
 def _build_root(confinement: Confinement) -> None:

@@ -157,7 +157,7 @@ def _exit_code(launch: Launch) -> int | None:
                 file.write(launch.data)
                 file.seek(0)
                 inherited = (file.fileno(),)
-                argv[launch.data_at] = str(file.fileno())
+                argv[launch.data_index] = str(file.fileno())
             if launch.restrict is not None:
                 launch.restrict()
             codes.append(

@@ -147,7 +147,7 @@ class Edit(ChangeTool):
             "required": ["path", "old_text", "new_text"],
             "additionalProperties": False,
         },
-        edits_by="passage",
+        edit_format="passage",
         draft="new_text",
         safety=WRITES_PATH,
     )
@@ -280,7 +280,7 @@ class MultiEdit(ChangeTool):
             "required": ["path", "edits"],
             "additionalProperties": False,
         },
-        edits_by="passage",
+        edit_format="passage",
         safety=WRITES_PATH,
     )
 

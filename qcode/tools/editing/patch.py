@@ -63,7 +63,7 @@ class ApplyPatch(ChangeTool):
             "required": ["input"],
             "additionalProperties": False,
         },
-        edits_by="patch",
+        edit_format="patch",
         draft="input",
         safety=FileAccess("write", _paths),
     )

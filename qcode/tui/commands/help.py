@@ -80,7 +80,7 @@ def demo_text() -> str:
     from qcode.providers.demo.scenarios import SCENARIOS
 
     width = max(len(scenario.request) for scenario in SCENARIOS)
-    rows = [f"  {scenario.request:<{width}}  {scenario.shows}" for scenario in SCENARIOS]
+    rows = [f"  {scenario.request:<{width}}  {scenario.result}" for scenario in SCENARIOS]
     return "\n".join(("The demo model answers these requests:", *rows))
 
 

@@ -69,7 +69,7 @@ def parse_diff(diff: str) -> list[DiffRow]:
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", _shown(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
-            rows.append(DiffRow(line.kind, _shown(line.text[1:]), line.number, old_number=line.old))
+            rows.append(DiffRow(line.kind, _shown(line.text[1:]), line.number, old_number=line.old_number))
         elif rows:
             rows[-1].has_line_end = False  # the note "\ No newline at end of file"
     _mark_words(rows)

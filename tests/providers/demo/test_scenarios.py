@@ -38,7 +38,7 @@ def _after(prompt: str, *contents: str, is_error: bool = False) -> Reply:
 def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
     assert find_scenario(scenario.request) is scenario
     assert scenario.title
-    assert scenario.shows
+    assert scenario.result
 
 
 @pytest.mark.parametrize(

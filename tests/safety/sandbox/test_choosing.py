@@ -158,7 +158,7 @@ def test_command_line_drops_rights_network_and_processes(is_root: bool) -> None:
         assert {"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent"} < set(options)
         assert options[options.index("--cap-drop") + 1] == "ALL"
         assert ("--unshare-user" in options, "--cap-add" in options) == (not is_root, False)
-        assert options[launch.data_at - 1] == "--seccomp"
+        assert options[launch.data_index - 1] == "--seccomp"
         assert options[-2:] == ("--", "/bin/true")
 
 
@@ -195,9 +195,9 @@ def test_bubblewrap_without_one_of_its_restrictions_is_not_used(removed: str, mo
         launch = real(way, argv, confinement)
         at = launch.argv.index(removed)
         options = (*launch.argv[:at], *launch.argv[at + 2 :])
-        shift = 2 if at < launch.data_at else 0
+        shift = 2 if at < launch.data_index else 0
         is_gone = removed == "--seccomp"
-        return type(launch)(options, launch.restrict, b"" if is_gone else launch.data, launch.data_at - shift)
+        return type(launch)(options, launch.restrict, b"" if is_gone else launch.data, launch.data_index - shift)
 
     assert is_effective(WORKING[names[0]])
     monkeypatch.setattr(bubblewrap, "launch", without)
