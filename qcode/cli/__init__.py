@@ -1,4 +1,4 @@
-"""The command line: arguments, questions on the terminal, then a front end. The only room that imports all others.
+"""The command line: arguments, questions on the terminal, then a front end. It may import all other packages.
 
 Start at `main`.
 """

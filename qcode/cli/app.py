@@ -1,6 +1,6 @@
 """Opens the app, or its linear mode. The data for the first paint is read here; the app opens the agent later.
 
-Separate from `main`, which is imported at every start, because this imports the app.
+Separate from `main`, which every start imports, because this module imports the app.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def _is_linear(context: RunContext) -> bool:
 
 
 def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
-    """Ask in a panel of the app, or in lines, before the folder's settings are read.
+    """Ask in a panel, or in lines in linear mode, before the folder's settings are read.
 
-    Raise `InputEnded` if the user quits.
+    `keep_draft` gets the text that the user typed into the prompt meanwhile. Raise `InputEnded` if the user quits.
     """
     context = RunContext.read(arguments, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
     if _is_linear(context):
@@ -142,6 +142,6 @@ def _freeze() -> None:
     """Enable garbage collection, except for the objects created at startup, which live until exit."""
     gc.freeze()
     # Every frame creates thousands of objects that live for a few frames. With Python's default of 700 new objects,
-    # collections are a tenth of the CPU time of a streamed reply; with this one, a twentieth.
+    # collections take a tenth of the CPU time of a streamed reply; with this threshold, a twentieth.
     gc.set_threshold(5000, 20, 20)
     gc.enable()

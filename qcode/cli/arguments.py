@@ -39,8 +39,8 @@ class _Parser(argparse.ArgumentParser):
     """A parser of `flags`. A flag that was not given has no attribute in the result."""
 
     def __init__(self, flags: Iterable[Flag], usage: str = "") -> None:
-        # It prints no help: `flags` does. Without a width argparse would measure the terminal for each flag, and
-        # without a usage it would format one for each command line.
+        # `flags` prints the help. Without the width of `_formatter`, argparse would measure the terminal for each flag,
+        # and without a usage it would format one for each command line.
         super().__init__(
             usage="qcode",
             add_help=False,
@@ -74,6 +74,7 @@ class _Parser(argparse.ArgumentParser):
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
+        """Return argparse's message; for an unknown flag, a message with the nearest flag or with advice."""
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return message
@@ -102,7 +103,7 @@ _CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.D
 
 
 def _rephrase(message: str, words: Sequence[str]) -> str:
-    """Return argparse's message about a flag in plain words, with the name of the flag as it was typed in `words`."""
+    """Return argparse's message about a flag in simple words, with the name of the flag as it was typed in `words`."""
     match = _ARGPARSE_ERROR.fullmatch(message)
     if match is None:
         return message
@@ -169,7 +170,7 @@ _MIN_SIMILARITY = 0.75
 """Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
 
 
-_PRINTING = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
+_PRINT_FLAGS = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
 
 
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -184,7 +185,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
         if not word.startswith("-"):
             if word in SUBCOMMANDS:
                 return word, [*argv[:index], *argv[index + 1 :]]
-            if not any(later.partition("=")[0] in _PRINTING for later in argv[index:]):
+            if not any(later.partition("=")[0] in _PRINT_FLAGS for later in argv[index:]):
                 _refuse_misspelt_subcommand(word, is_first=index == 0)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]

@@ -66,10 +66,10 @@ _BOOLEAN_VALUES = {"true or false": ("true", "false")}
 def _config_words() -> dict[str, tuple[str, ...]]:
     """Return the config keys that `config set` and `unset` take, and the values of keys with a fixed choice.
 
-    Keys with a name that the user chooses, such as `providers.NAME.type`, are left out.
+    Keys with a name that the user chooses, such as `providers.NAME.type`, are omitted.
     """
-    named = [key for key in KEYS if key.name == key.name.lower()]
-    values = {key.name: key.choices or _BOOLEAN_VALUES.get(key.kind.expected, ()) for key in named}
+    fixed_keys = [key for key in KEYS if key.name == key.name.lower()]
+    values = {key.name: key.choices or _BOOLEAN_VALUES.get(key.kind.expected, ()) for key in fixed_keys}
     return {word: tuple(values) for word in ("set", "unset")} | values
 
 

@@ -87,7 +87,7 @@ def context_without_config(options: Options) -> RunContext:
 
 
 def check_theme(name: str) -> None:
-    """Raise `UsageError` if there is no theme with this name. It loads every theme: call it only for a typed name."""
+    """Raise `UsageError` if there is no theme with this name. Slow, because all themes are loaded."""
     from qcode.tui.theme import AUTO, load_themes
 
     themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
@@ -102,9 +102,9 @@ def _report_wait() -> None:
 
 
 def with_chosen_session(context: RunContext) -> RunContext:
-    """Ask in lines which session to resume, if `-r` named none; the newest is the default. The app has a screen.
+    """If `-r` names no session, ask in lines which one to resume; the default is the newest. The app shows a screen.
 
-    Raise `UsageError` with the list if the user cannot be asked.
+    Raise `UsageError` with the list if no user can be asked.
     """
     if context.options.resume != CHOOSE:
         return context

@@ -66,7 +66,7 @@ class Flag:
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
-        """The names as the help shows them, a short one first, and a placeholder for the value."""
+        """The names as in the help, short names first, and a placeholder for the value."""
         self.names = tuple(word.partition("[=")[0] for word in words if word.startswith("-"))
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
         """The first long name with underscores, such as `max_turns`."""
@@ -94,7 +94,7 @@ class Flag:
         return self.kind in _VALUES
 
     def line(self) -> str:
-        """Return its entry in the help, one line or more."""
+        """Return the entry of the flag in the help, one line or more."""
         return help_entry(f"    {self.typed}" if self.typed.startswith("--") else self.typed, self.meaning)
 
     @property

@@ -1,6 +1,7 @@
-"""Starts a run with `--input-format stream-json`: reads the first line, and answers a host before it opens the agent.
+"""Starts a run with `--input-format stream-json`: reads the first line, answers a host, and then opens the agent.
 
-Separate from `pipe`, which loads the library: a host waits for this answer, and may send its first message much later.
+A host is a program that controls the run and begins with a handshake. Separate from `pipe`, which loads the library: a
+host waits for this answer, and may send its first message much later.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ def _open_run(options: Options, request: ControlRequest | None, first_bytes: byt
 
 
 def _open_host_run(options: Options, host: Handshake, first_bytes: bytes) -> OpenedRun | None:
-    """Answer the handshake, then open the agent: at once if a session is named, otherwise with the next line."""
+    """Answer the handshake, then open the agent: at once if a session is named, otherwise after the next line.
+
+    Return None if the host closes its input instead.
+    """
     from qcode.agent.models.selection import provider_failures, select_at_start
 
     notices: list[str] = []
@@ -94,7 +98,7 @@ def _open_host_run(options: Options, host: Handshake, first_bytes: bytes) -> Ope
     with provider_failures(context.keys):
         selection = select_at_start(context)
     write_stdout(_handshake_answer(context, host, selection))
-    # A session that cannot be used is reported at once.
+    # With a named session the agent is opened at once, so that an error about it is reported at once.
     wants_session = context.options.resume or context.options.session_id
     if not wants_session and not _has_more_lines(first_bytes):
         chunk = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
@@ -130,7 +134,7 @@ def _handshake_answer(context: RunContext, host: Handshake, selection: Selection
 
 
 def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
-    """Return the commands that a message may begin with."""
+    """Return the custom commands that apply in the folder."""
     from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 

@@ -1,7 +1,7 @@
 """Dispatches the command line to a subcommand, pipe mode or the app.
 
 `main` converts every failure to one line on stderr and a documented exit code. SIGTERM and SIGHUP raise an exception,
-as Ctrl+C does, until an event loop handles them. They are blocked while the modules for a clean exit are imported.
+as Ctrl+C does, until an event loop handles them. All three are blocked during the imports that a clean exit needs.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _is_pipe_mode(options: Options) -> bool:
 
 def _run(options: Options, *, is_pipe_mode: bool) -> int:
     if is_pipe_mode:
-        # From here on an interrupted run must still write a result, so the code for that is imported first.
+        # An interrupted run must still write a result, so signals are blocked until the code for that is imported.
         block_signals()
         try:
             if options.input_format == "stream-json":
@@ -195,12 +195,12 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def block_signals() -> None:
-    """Block signals until `unblock_signals`."""
+    """Block SIGINT, SIGTERM and SIGHUP until `unblock_signals`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
 
 def unblock_signals() -> None:
-    """Unblock signals. Pending ones are delivered at once, so this may raise `KeyboardInterrupt` or `Terminated`."""
+    """Unblock the signals. A pending one is delivered at once and raises `KeyboardInterrupt` or `Terminated`."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
 
 

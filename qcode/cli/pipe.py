@@ -54,7 +54,7 @@ class OpenedRun:
     read_input: bytes = b""
     """The input lines read so far."""
     host: Handshake | None = None
-    """The handshake in `read_input`, which is already answered; None without a host."""
+    """The handshake in `read_input`, which has been answered; None without a host."""
     link: HostLink | None = None
     """The connection to the host."""
     notices: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def run_pipe(options: Options, unblock_signals: Callable[[], None]) -> int:
 
 
 class _StartTimeout(KeyboardInterrupt):
-    """The limit of `--timeout` is reached before the turn has begun. It interrupts any blocking call."""
+    """The limit of `--timeout` is reached before the turn begins. This exception interrupts any blocking call."""
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def open_run_in(
 
 
 def _checked_selection(context: RunContext) -> Selection:
-    """Return the model; raise `QcodeError` if it, a file or a session cannot be used.
+    """Return the model of the run; raise `QcodeError` if the model, a file or a session cannot be used.
 
     These checks run before standard input is read. The agent is opened after that, because in `qcode -p A | qcode -c
     -p B` the session is complete only at the end of the input.
@@ -181,7 +181,7 @@ def _check_files(context: RunContext) -> None:
 def _check_writable(flag: str, path: Path) -> None:
     try:
         path.touch(mode=0o600, exist_ok=True)
-        if path.is_file():  # opening a pipe would be seen by its reader
+        if path.is_file():  # the reader of a pipe would notice that it is opened
             path.open("ab").close()
     except OSError as error:
         raise InputError(f"cannot write {flag} {path}: {error.strerror}") from None

@@ -18,7 +18,7 @@ from qcode.text.clean import clean
 
 
 class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a bug
-    """Writing to standard output failed. The text says why."""
+    """A write to standard output failed. The text is the reason."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))

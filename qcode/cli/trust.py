@@ -35,7 +35,7 @@ _STATES = {
 }
 TrustAnswer: TypeAlias = Literal["always", "once", "restricted"]
 _ANSWERS: dict[str, TrustAnswer] = {"1": "always", "2": "once", "3": "restricted", "q": "restricted"}
-_MAX_COMMAND = 400
+_MAX_COMMAND_CHARS = 400
 _UNKNOWN = "First time in this folder:"
 _UNPINNED = "You trusted this folder with a version of qcode that did not record its files:"
 _FACTS = """\
@@ -52,7 +52,7 @@ Files in this folder have changed since you trusted it:
   {folder}
 
 {changes}"""
-_QUESTION, _AGAIN = "Do you trust this folder?", "Do you trust it as it is now?"
+_QUESTION, _QUESTION_AFTER_CHANGE = "Do you trust this folder?", "Do you trust it as it is now?"
 _OPTIONS = """\
   1  trust        from now on: its files are used, your rules and modes apply
   2  once         the same, for this run only
@@ -180,7 +180,7 @@ def ask_in_lines(question: TrustQuestion) -> TrustAnswer:
 def is_trusted(
     folder: Path, root: Path, state_dir: Path, *, by_flag: bool, ask: Callable[[TrustQuestion], TrustAnswer] | None
 ) -> bool:
-    """Return whether the project at `root` is trusted; `ask` the user, if there is one.
+    """Return whether the project at `root` is trusted. `ask` asks the user, None if no user can answer.
 
     Raise `InputEnded` if the user quits.
     """
@@ -206,15 +206,16 @@ def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequenc
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))
-    again = command if len(command) <= _MAX_COMMAND else "the same command with --trust"
+    again = command if len(command) <= _MAX_COMMAND_CHARS else "the same command with --trust"
     return f"{why}. Run qcode trust to see it. To trust it for one run: {again}"
 
 
 def _question(folder: Path, root: Path, status: TrustStatus) -> TrustQuestion | None:
-    """Return the question, None if there is nothing to ask."""
+    """Return the question about a folder, None if it contains no files that need trust."""
     label = visible(str(root))
     if status.kind == "changed":
-        return TrustQuestion(_CHANGES.format(folder=label, changes=indented(status.differences())), _AGAIN)
+        facts = _CHANGES.format(folder=label, changes=indented(status.differences()))
+        return TrustQuestion(facts, _QUESTION_AFTER_CHANGE)
     files = list(files_in_use(folder, root, status))
     if not files:
         return None

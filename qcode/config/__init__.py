@@ -1,6 +1,6 @@
 """Settings: files, environment and flags merged into frozen values, with the origin of each kept.
 
 Start at `load.load`. `settings` has the values and the list of all keys, `edit` changes a file, and `show` lists all
-settings with secrets hidden. `engine.caps` determines the requested output cap. This room imports only `protocol` and
-`text`, and one third-party package: platformdirs, to find a folder.
+settings with secrets hidden. `engine.caps` determines the requested output cap. This package imports only `protocol`,
+`text`, and one third-party package: platformdirs, to find folders.
 """

@@ -2,8 +2,8 @@
 
 `commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the sub-agent `reviewer`. Servers are defined
 in a project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown
-keys ignored, or TOML. Files of a project are read only if the caller says that its folder is trusted. No such
-file grants a permission, and nothing is run here.
+keys ignored, or TOML. Files of a project are read only if its folder is trusted. No such file grants a permission, and
+nothing is run here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _NAME_RULE = "a name starts with a letter and has only letters, digits, - and _"
 _INVOCATION = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MAX_FILES = 500
 _MAX_DEPTH = 4
-_MAX_HINT = 40
+"""The maximum number of levels of subfolders."""
+_MAX_HINT_CHARS = 40
 
 _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
 """Returns the error for the key at a path with a message; the error names the file and the line."""
@@ -107,8 +108,8 @@ def load_custom_commands(
 ) -> CustomCommands:
     """Load the commands of the user, unless `config_dir` is None, and those of the project if its folder is trusted.
 
-    If names collide, the user's command wins over the project's, and a name in `used_names` (a command of the app) over
-    both. Each command that loses is reported as a problem.
+    If names collide, the user's command takes precedence over the project's. A name in `used_names` (a command of the
+    app) takes precedence over both. Each command that is ignored is reported as a problem.
     """
     commands: dict[str, CustomCommand] = {}
     problems: list[str] = []
@@ -153,7 +154,7 @@ def named_files(
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
                 problems.append(f"{path}: ignored; {_NAME_RULE}; rename it")
             elif is_folder:
-                # A link to a folder above would give every file again, under another name.
+                # A link to a folder above would yield every file again, under another name.
                 is_loop = entry.is_symlink() and Path(os.path.realpath(current)).is_relative_to(os.path.realpath(path))
                 if len(prefix) < _MAX_DEPTH and not is_loop:
                     subfolders.append(((*prefix, entry.name), path))
@@ -197,8 +198,8 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
             raise fail((key,), f"unknown key {key}; {nearest_hint(key, COMMAND_FIELDS)}")
     output = _output(table, fail)
     labels = {key: _optional_line(table, key, fail) for key in ("description", "argument", "model")}
-    if len(labels["argument"]) > _MAX_HINT:
-        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
+    if len(labels["argument"]) > _MAX_HINT_CHARS:
+        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT_CHARS} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be a string: the prompt that the command sends")
@@ -412,7 +413,7 @@ def _json_server(file: Path, text: str, is_project: bool, name: str, entry: obje
 
 
 def _line_of(text: str, name: str) -> int | None:
-    """Return the line of the first `"name":` after `"mcpServers"`, None if it is written with escapes."""
+    """Return the line of the first `"name":` after `"mcpServers"`, None if the name is written with escapes."""
     import json
 
     start = max(0, text.find('"mcpServers"'))

@@ -1,8 +1,8 @@
 """The change of one key or table of a `config.toml`, validated as if it were written by hand.
 
-`with_value` and `without_value` are pure and keep comments, order and everything else. A new key may fit in several
-places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file,
-`change_checked` only if the whole of it is valid then. Neither changes the running session.
+`with_value` and `without_value` are pure, and change nothing else, such as comments or the order. They try several
+positions for a new key: each candidate text is parsed, and the first with exactly the expected values is used. `change`
+writes the file; `change_checked` writes it only if the whole file will be valid. Neither changes the running session.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
 def with_items(text: str, path: TomlPath, items: list[str]) -> str:
     """Return `text` with strings added at the start of a list, which may be missing.
 
-    Raise `ValueError` as `with_value` does.
+    Raise `ValueError` if that is not possible.
     """
     current: Any = tomllib.loads(text)
     for part in path:
@@ -262,7 +262,7 @@ def change_checked(
 
     The value is TOML, or a string without quotes. An unknown key can be removed, but not set. Raise `UsageError` if the
     key or the value is invalid, and `ConfigError` with file and line if the changed file would be invalid. `check`
-    raises it for settings that only another room can check. After an error, the file is unchanged.
+    raises `ConfigError` for settings that another package checks. After an error, the file is unchanged.
     """
     path = _parse_typed_key(name)
     if typed is None:
@@ -294,7 +294,7 @@ def change_checked(
 
     def check_change(before: str, after: str) -> None:
         if value is None and not is_valid(before):
-            return  # removing a key may be the first of several steps to mend the file
+            return  # the removal of a key may be the first of several steps that repair the file
         try:
             check(parse_settings(after, file, scope))
         except ConfigError as error:
@@ -332,7 +332,7 @@ def _edit(file: Path, changed_text: Callable[[str], str], check: Callable[[str, 
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Replace the file, or what it links to, by `text`; its permissions stay. Raise `OSError`."""
+    """Replace the content of a file, or of the target of a link, by `text`; keep the permissions. Raise `OSError`."""
     target = file.resolve()
     mode = target.stat().st_mode & 0o777 if target.exists() else state_file.PRIVATE
     state_file.replace(target, text.encode("utf-8"), mode=mode)

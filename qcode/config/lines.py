@@ -37,8 +37,8 @@ def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
 
 def parse_key(raw: str) -> TomlPath:
     """Return the parts of a dotted TOML key. Raise `ValueError` if it is invalid."""
-    plain = raw.replace("_", "a").replace("-", "a")
-    if plain.isascii() and all(map(str.isalnum, plain.split("."))):  # most keys; much faster than `tomllib`
+    alphanumeric = raw.replace("_", "a").replace("-", "a")
+    if alphanumeric.isascii() and all(map(str.isalnum, alphanumeric.split("."))):  # most keys; faster than `tomllib`
         return tuple(raw.split("."))
     import tomllib
 
@@ -126,7 +126,7 @@ class _Scanner:
             self.key_positions[path] = KeyPosition(start, value_start, value_end)
 
     def _read_key(self, table: TomlPath, *, is_recorded: bool = True) -> TomlPath:
-        """Parse a dotted key up to its `=` or `]`, and record its line and those of the tables it creates."""
+        """Parse a dotted key up to its `=` or `]`, and record its line and the lines of the tables that it creates."""
         self._skip(_BLANK)
         start = self.position
         parts = self._read_parts()
@@ -168,12 +168,12 @@ class _Scanner:
         lines.append(self.text.count("\n", 0, self.position) + 1)
         self._read_value(path, is_recorded=False)
 
-    def _read_sequence(self, end: str, item: Callable[[], None]) -> None:
-        """Read a list or an inline table up to `end`; `item` reads one of its entries."""
+    def _read_sequence(self, end: str, read_entry: Callable[[], None]) -> None:
+        """Read a list or an inline table up to `end`; `read_entry` reads one of its entries."""
         self.position += 1
         self._skip(_WHITESPACE)
         while self._peek() != end:
-            item()
+            read_entry()
             self._skip(_WHITESPACE)
             if self._peek() == ",":
                 self.position += 1
@@ -204,7 +204,7 @@ class _Scanner:
         self.position = position + 1
 
     def _skip(self, chars: str) -> None:
-        """Skip `chars`, and comments if a line may end here."""
+        """Skip `chars`, and comments if `chars` contains a line end."""
         text, position = self.text, self.position
         while position < len(text):
             if text[position] in chars:
@@ -222,7 +222,7 @@ class _Scanner:
 
 @lru_cache(maxsize=2)
 def _scan(text: str) -> _Scanner:
-    """Return a scanner that has read `text`. Cached, since callers ask for the lines and the items of the same file."""
+    """Return a scanner that has read `text`. Cached, because callers need lines and items of the same text."""
     scanner = _Scanner(text)
     scanner.read_document()
     return scanner

@@ -157,7 +157,7 @@ def _build_settings(
 ) -> Settings:
     values = {path: setting.value for path, setting in merged.items()}
     origins = {dotted(path): setting.origin for path, setting in merged.items()}
-    explicit = {dotted(path): value for path, value in values.items()}
+    explicit_values = {dotted(path): value for path, value in values.items()}
     base = Settings(
         **leaves(values),
         output=Output(**leaves(values, "output")),
@@ -175,7 +175,7 @@ def _build_settings(
         item_origins=MappingProxyType(
             {dotted(path): setting.item_origins for path, setting in merged.items() if setting.item_origins}
         ),
-        given=MappingProxyType(explicit),
+        explicit_values=MappingProxyType(explicit_values),
     )
     names: dict[str, list[str]] = {"providers": [], "models": [], "mcp_servers": []}
     for family, name in tables:
@@ -214,7 +214,7 @@ def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> Model
 
 
 def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -> Output:
-    """Return the output settings of one model; a flag overrides the setting of a model in a file."""
+    """Return the output settings of one model; a flag overrides the settings of the model."""
     table_values = leaves(values, "models", name, "output")
     return replace(
         base.output,
@@ -235,7 +235,7 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
 
 
 def layer_servers(layer: Layer) -> dict[str, McpServer]:
-    """Return the tool servers of one layer. Raise `ConfigError` for an invalid one."""
+    """Return the tool servers of one layer. Raise `ConfigError` for an invalid server."""
     values = {path: value.value for path, value in layer.values.items()}
     tables = _table_origins([layer])
     return {name: _mcp_server(name, values, tables) for family, name in tables if family == "mcp_servers"}
@@ -288,7 +288,7 @@ class Layer:
 
     values: dict[KeyPath, Value] = field(default_factory=dict)
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
-    """Its providers, models and tool servers by path, including empty tables."""
+    """The origins of the tables of providers, models and tool servers by path, including empty tables."""
 
     def only(self, names: frozenset[str]) -> Layer:
         """Return the part of the layer under these top-level keys."""
@@ -319,7 +319,7 @@ class PipedSettings(dict[str, object]):
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(parse_toml(text, file))
         self.text = text
-        """The text of the pipe, in which error messages look up lines."""
+        """The text of the pipe, which error messages need to find lines."""
         self.file = file
         """The name of the pipe, for error messages."""
 
@@ -341,7 +341,7 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         if find_key(path) is None:
             from qcode.config.lines import parse_key
 
-            path = parse_key(name)  # it may have a quoted part: models."openai/gpt-5.1".images
+            path = parse_key(name)  # the name may have a quoted part: models."openai/gpt-5.1".images
         path = canonical(path)
         key = find_key(path)
         if key is None:
@@ -384,7 +384,7 @@ def _accepts_type(key: Key, type_name: str) -> bool:
 
 
 class _LayerReader:
-    """A reader of the parsed content of a file, or of a mapping, which has no text and no lines."""
+    """A reader of the parsed content of a file, or of a mapping; a mapping has no `text` and no lines."""
 
     def __init__(self, file: Path, scope: Scope, content: Mapping[str, object], text: str | None = None) -> None:
         self._file = file

@@ -217,6 +217,6 @@ def _fill_wildcards(pattern: KeyPath, path: KeyPath) -> KeyPath:
 
 
 def leaves(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
-    """Return the values directly below `prefix`, by their last part."""
+    """Return the values directly below `prefix`, by the last part of their path."""
     size = len(prefix)
     return {path[-1]: value for path, value in values.items() if len(path) == size + 1 and path[:size] == prefix}

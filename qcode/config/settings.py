@@ -406,12 +406,12 @@ class ProviderSettings:
         None, kinds.text(), "use this model if you name only the provider", is_project_allowed=False
     )
     network: Network = field(default_factory=Network)
-    """The values of the provider; those of `[network]` for keys that it does not set."""
+    """The network settings of the provider; for keys that it does not set, those of `[network]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The settings of one model. If a fact is None, the catalog is used."""
+    """The settings of one model. For a fact that is None, the catalog is used."""
 
     context_window: int | None = key(None, kinds.integer(1), "the maximum number of tokens of a prompt and its reply")
     max_output_tokens: int | None = key(
@@ -575,7 +575,7 @@ class Settings:
     """The origin of each key that was set, by its dotted TOML name."""
     item_origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The origin of each item of a joined list (rules), in order."""
-    given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    explicit_values: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The value of each key that was set, by its dotted TOML name."""
 
     def origin(self, name: str) -> Origin:

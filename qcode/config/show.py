@@ -39,13 +39,13 @@ class SettingRow:
 def show(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
     rows = [
-        SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _plain_keys()
+        SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _global_keys()
     ]
     rows.extend(_table_rows(settings))
     return tuple(rows)
 
 
-def _plain_keys() -> Iterator[Key]:
+def _global_keys() -> Iterator[Key]:
     return (key for key in KEYS if "*" not in key.path)
 
 
@@ -57,14 +57,14 @@ def _read(settings: Settings, key: Key) -> object:
 
 
 def _table_rows(settings: Settings) -> Iterator[SettingRow]:
-    for name in sorted(settings.given):
+    for name in sorted(settings.explicit_values):
         key = find_key(parse_key(name))
         if key is not None and "*" in key.path:
-            yield SettingRow(name, value_text(key, settings.given[name]), settings.origin(name))
+            yield SettingRow(name, value_text(key, settings.explicit_values[name]), settings.origin(name))
 
 
 def value_text(key: Key, value: object) -> str:
-    """Return a value as it is shown; a secret is hidden."""
+    """Return a value as a TOML literal; `(not set)` for None, and `(hidden)` for a secret."""
     if value is None:
         return "(not set)"
     if key.meta.is_secret:
@@ -94,7 +94,7 @@ def _without_credentials(address: str) -> str:
 
 
 def project_command_rows(root: Path) -> list[tuple[str, str]]:
-    """Return rows for the trust question: the step and the command line of each command that runs after an edit."""
+    """Return a row for each command that runs after an edit, for the trust question: the step and the command line."""
     import tomllib
 
     try:

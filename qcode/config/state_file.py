@@ -38,7 +38,7 @@ def read(path: Path) -> bytes:
 
 
 def load_json(path: Path) -> JsonObject:
-    """Return the object in a file that `read` reads; an empty one if there is none."""
+    """Return the JSON object in a file, which is read with `read`; an empty one if there is none."""
     try:
         return parse_object(read(path).decode("utf-8")) or {}
     except UnicodeDecodeError:
@@ -51,9 +51,9 @@ def save_json(path: Path, value: JsonObject) -> None:
 
 
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool = False) -> None:
-    """Replace the file, which need not exist, by all of `content`; if it raises `OSError`, nothing has changed.
+    """Replace the file, which need not exist, by `content`. Raise `OSError`; the file is then unchanged.
 
-    A missing folder is created. If `is_synced`, return only once the content is on the disk.
+    A missing folder is created. With `is_synced`, return after the content is synced to disk.
     """
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 

@@ -192,18 +192,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_refusal_of_one_job_pauses_all(clock: list[float]) -> None:
     async def go() -> None:
         limits = tasks.SharedLimits()
-        assert await limits.pause_left() == 0
+        assert await limits.remaining_pause() == 0
         await limits.record_refusal(7)
-        assert await limits.pause_left() == 7
+        assert await limits.remaining_pause() == 7
         clock[0] += 5
         await limits.record_refusal(None)
-        assert await limits.pause_left() == tasks.MIN_PAUSE_S * 2
+        assert await limits.remaining_pause() == tasks.MIN_PAUSE_S * 2
         await limits.record_refusal(9_999)
-        assert await limits.pause_left() == tasks.MAX_PAUSE_S
+        assert await limits.remaining_pause() == tasks.MAX_PAUSE_S
         clock[0] += 100
         await limits.record_success()
         await limits.record_refusal(None)
-        assert await limits.pause_left() == tasks.MIN_PAUSE_S
+        assert await limits.remaining_pause() == tasks.MIN_PAUSE_S
 
     asyncio.run(go())
 
@@ -226,7 +226,7 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
         options = Options(model="openai/m", base_url=server.base_url, settings="config.toml")
         one = tasks.BatchTask("a", "x", work, (), {})
         assert asyncio.run(tasks.task_result(one, options, limits))["exit_code"] == 75
-        assert asyncio.run(limits.pause_left()) == 0
+        assert asyncio.run(limits.remaining_pause()) == 0
 
 
 def test_batch_without_an_out_file_is_refused(work: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -39,14 +39,16 @@ USAGE = (
 )
 _FOLDER_FLAGS = {"cwd", "trust", "settings"}
 _FLAGS = {"login": {"no_check", *_FOLDER_FLAGS}, "status": {"json", *_FOLDER_FLAGS}, "logout": _FOLDER_FLAGS}
-_MAX_LINE = 64 * 1024
-_MAX_NAME = 16
+_MAX_LINE_BYTES = 64 * 1024
+_MAX_NAME_CHARS = 16
+"""An error does not repeat an unknown provider with a longer name, because it may be a key."""
 _MAX_ATTEMPTS = 3
+"""How often a key is asked for at a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthContext:
-    """The settings and keys that each command works with."""
+    """The settings and keys that the actions share."""
 
     settings: Settings
     keys: Keys
@@ -98,13 +100,13 @@ def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
 
 
 def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
+    """Return the provider `name`, or the one that the user chooses if it is None; raise `UsageError`."""
     specs = context.specs
     if name is None:
         name = _ask_provider(context, command)
     if name in specs:
         return specs[name]
-    # An unknown name may be a key in the wrong place.
-    quoted = f' "{name}"' if len(name) <= _MAX_NAME and name.replace("-", "").replace("_", "").isalnum() else ""
+    quoted = f' "{name}"' if len(name) <= _MAX_NAME_CHARS and name.replace("-", "").replace("_", "").isalnum() else ""
     hint = suggestion(name if quoted else "", specs, f"known are {', '.join(sorted(specs))}")
     raise UsageError(f"unknown provider{quoted}; {hint}")
 
@@ -182,7 +184,7 @@ def _read_pasted_line(spec: ProviderSpec, *, key_required: bool) -> str:
         return ask_hidden(f"Paste your API key for {spec.name} (it stays hidden{hint}): ")
     if sys.stdin is None:
         return ""
-    while line := sys.stdin.buffer.readline(_MAX_LINE):
+    while line := sys.stdin.buffer.readline(_MAX_LINE_BYTES):
         if line.strip():
             return _decoded(line)
     return ""
@@ -191,8 +193,8 @@ def _read_pasted_line(spec: ProviderSpec, *, key_required: bool) -> str:
 def _decoded(line: bytes) -> str:
     """Decode a line of UTF-8, or of UTF-16, which some shells write into pipes; anything else contains no key."""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        little = line.startswith(b"\xff\xfe")
-        return line.lstrip(b"\xff\xfe").decode("utf-16-le" if little else "utf-16-be", "replace").rstrip("\ufffd")
+        encoding = "utf-16-le" if line.startswith(b"\xff\xfe") else "utf-16-be"
+        return line.lstrip(b"\xff\xfe").decode(encoding, "replace").rstrip("\ufffd")
     return line.decode("utf-8", "replace")
 
 
@@ -222,7 +224,7 @@ def _status(context: AuthContext, spec: ProviderSpec | None, *, is_json: bool) -
     for problem in context.keys.problems:
         write_stderr(problem)
     write_stdout(_as_json(rows) if is_json else _as_text(rows))
-    return 41 if spec is not None and not rows[0].is_ready else 0
+    return ExitCode.NO_CREDENTIAL if spec is not None and not rows[0].is_ready else ExitCode.OK
 
 
 def _as_json(rows: Sequence[CredentialRow]) -> str:

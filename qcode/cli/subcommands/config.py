@@ -33,6 +33,7 @@ _USE = (
 
 
 def run_config(arguments: Sequence[str]) -> int:
+    """Run an action and return the exit code; raise `CommandLineError` or `QcodeError`."""
     options, words, flags = parse_subcommand("config", arguments, _USE)
     if "project" in flags and words[:1] not in (["set"], ["unset"]):
         raise invalid_arguments(words, _USE)
@@ -107,7 +108,7 @@ def _project_file(context: RunContext) -> Path:
 
 
 def _values(file: Path, scope: Scope) -> dict[KeyPath, str]:
-    """Return the values in a file as they are shown; none if it is invalid."""
+    """Return the values in a file by path, as `qcode config show` shows them; an empty dict if the file is invalid."""
     try:
         values = file_layer(file, scope).values
     except ConfigError:
@@ -117,6 +118,7 @@ def _values(file: Path, scope: Scope) -> dict[KeyPath, str]:
 
 
 def _change_text(path: KeyPath, before: str | None, after: dict[KeyPath, str], file: Path) -> str:
+    """Return the line about a change. `before` is the old value of the key, `after` has the new values of the file."""
     value = after.get(path)
     if value is None and any(other[: len(path)] == path for other in after):
         return f"{dotted(path)} is set in {file}"
@@ -126,6 +128,7 @@ def _change_text(path: KeyPath, before: str | None, after: dict[KeyPath, str], f
     return f"{dotted(path)} = {value}{was} in {file}"
 
 
+# The effects of the modes and of the values of `tools.sandbox`, for `_safety_note`.
 _MODES = {
     "plan": "sessions start in plan mode: the model reads, and changes nothing",
     "accept-edits": "in trusted folders, edits of project files run without asking",
@@ -159,7 +162,7 @@ def _safety_note(path: KeyPath, typed: str | None) -> str:
 
 
 def _precedence_note(options: Options, context: RunContext, path: KeyPath, file: Path, *, is_project: bool) -> str:
-    """Return why the file does not decide the value, empty if it does."""
+    """Return why another source overrides the file for this key, empty if none does."""
     if is_project and not context.is_trusted:
         return "this folder is not trusted, so its file is ignored; qcode trust accept trusts it"
     now, problem = folder_context(replace(options, trust=options.trust or context.is_trusted))
@@ -167,5 +170,5 @@ def _precedence_note(options: Options, context: RunContext, path: KeyPath, file:
     if problem is not None or origin.kind == "default" or str(file) in origin.where:
         return ""
     key = find_key(path)
-    explicit = now.settings.given.get(dotted(path))
+    explicit = now.settings.explicit_values.get(dotted(path))
     return "" if key is None else f"{origin} takes precedence: {dotted(path)} is still {value_text(key, explicit)}"

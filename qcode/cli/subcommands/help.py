@@ -26,8 +26,9 @@ from qcode.cli.terminal import write_stdout
 from qcode.text.clean import one_line
 
 _USE = "use: qcode help [TOPIC]"
-_PARTS = {"exit-codes": "Exit codes:", "environment": "Environment:"}
-_MAX_SHOWN = 60
+_END_SECTIONS = {"exit-codes": "Exit codes:", "environment": "Environment:"}
+"""The sections at the end of the help by topic."""
+_MAX_TOPIC_CHARS = 60
 
 
 def run_help(arguments: Sequence[str]) -> int:
@@ -62,8 +63,8 @@ def topic_lines(topic: str) -> Iterator[str]:
             yield from ([""] if topic in SUBCOMMANDS else [])
             yield f"{title}, flags of a run:" if topic in SUBCOMMANDS else f"{title}:"
             yield from (line for flag in flags for line in _flag(flag))
-    if topic in _PARTS:
-        yield from _part(_PARTS[topic])
+    if topic in _END_SECTIONS:
+        yield from _end_section(_END_SECTIONS[topic])
     yield from (line for flag in FLAGS if topic in flag.names for line in _flag(flag))
     if topic.isdigit():
         yield from _exit_code(topic)
@@ -76,20 +77,20 @@ def _flag(flag: Flag) -> list[str]:
     return flag.line().splitlines() if flag.help else []
 
 
-def _part(title: str) -> Iterator[str]:
-    """Yield the lines of a part at the end of the help, up to the next blank line."""
+def _end_section(title: str) -> Iterator[str]:
+    """Yield the lines of a section at the end of the help, up to the next blank line."""
     return iter(f"{title}{HELP_END.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
 
 
 def _exit_code(code: str) -> Iterator[str]:
-    """Yield the exit code with its meaning; the help has two of them in a line."""
-    for line in _part(_PARTS["exit-codes"]):
+    """Yield the exit code with its meaning. A line of the help has two exit codes."""
+    for line in _end_section(_END_SECTIONS["exit-codes"]):
         entries = re.split(r"(?<! ) {2,}(?=\d)", line.strip())
         yield from (entry for entry in entries if entry.split(" ")[0] == code)
 
 
 def _variable_lines(name: str) -> Iterator[str]:
-    """Yield the use of an environment variable: by providers, otherwise from the help."""
+    """Yield what an environment variable is for: for a provider, otherwise the lines of the help that name it."""
     from qcode.providers.registry import PROVIDERS
 
     keys = [spec.name for spec in PROVIDERS.values() if name in spec.key_variables]
@@ -99,11 +100,12 @@ def _variable_lines(name: str) -> Iterator[str]:
     if addresses:
         yield from _wrapped(f"{name}: the address of {', '.join(addresses)}", "    ")
     if not keys and not addresses:
-        yield from (line.strip() for line in _part(_PARTS["environment"]) if name in re.findall(r"[A-Z_]+", line))
+        lines = _end_section(_END_SECTIONS["environment"])
+        yield from (line.strip() for line in lines if name in re.findall(r"[A-Z_]+", line))
 
 
 def _usage(name: str) -> Iterator[str]:
-    """Yield the lines of the usage about a subcommand."""
+    """Yield the entries of the usage about a subcommand, in lines."""
     for form, effect in USAGE_ENTRIES:
         if re.match(rf"qcode {re.escape(name)}(?![\w-])", form):
             yield from help_entry(form, effect).splitlines()
@@ -138,4 +140,4 @@ def _unknown(topic: str) -> CommandLineError:
 
     topics = (*TOPICS, *(key.name for key in KEYS))
     hint = suggestion(topic, topics, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
-    return CommandLineError(f'no help about "{one_line(topic, _MAX_SHOWN)}"; {hint}')
+    return CommandLineError(f'no help about "{one_line(topic, _MAX_TOPIC_CHARS)}"; {hint}')

@@ -1,6 +1,6 @@
 """`qcode hooks`: lists the hooks that apply in this folder, and tests their answers to an event.
 
-`test` really runs them, with the input on stdin. A separate module, like every subcommand.
+`test` runs the hooks, with the input on stdin.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_hooks(arguments: Sequence[str]) -> int:
 
 
 def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
-    """Return the hooks of the folder and the exit code, which reports an invalid configuration."""
+    """Return the context and hooks of the folder, and the exit code, which is not 0 for an invalid configuration."""
     context, problem = folder_context(options)
     if problem is not None:
         write_stderr(str(problem))
@@ -69,7 +69,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 
     context, hooks, code = _find_hooks(options)
     for line in hooks.problems:
-        if not any(hook.why in line for hook in hooks.unused):  # those are in the list
+        if not any(hook.why in line for hook in hooks.unused):  # the list contains the reason already
             write_stderr(line)
     if is_json:
         write_stdout(json.dumps(hook_rows(hooks.handlers, hooks.unused)) + "\n")
@@ -84,19 +84,19 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
-    read = _read_object()
+    typed_input = _read_object()
     context, hooks, code = _find_hooks(options)
     for line in hooks.problems:
         write_stderr(line)
-    fields, names = _input(event, read, flags.get("tool", ""), context)
+    fields, names = _input(event, typed_input, flags.get("tool", ""), context)
     runner = HookRunner(hooks.handlers, folder=context.folder, root=context.root, environment=context.env)
     ended: list[HookEnded] = []
 
-    async def keep(event: HookStarted | HookEnded) -> None:
+    async def collect(event: HookStarted | HookEnded) -> None:
         if isinstance(event, HookEnded):
             ended.append(event)
 
-    answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], keep))
+    answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], collect))
     if "json" in flags:
         write_stdout(json.dumps(_as_json(answer, ended)) + "\n")
     else:
@@ -115,8 +115,11 @@ def _read_object() -> JsonObject:
     return value
 
 
-def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tuple[JsonObject, tuple[str, ...]]:
-    """Return the input for the hooks, and the names for matchers. With `tool`, stdin is the input of a call."""
+def _input(event: str, typed_input: JsonObject, tool: str, context: RunContext) -> tuple[JsonObject, tuple[str, ...]]:
+    """Return the input for the hooks, and the names that matchers are compared with.
+
+    `typed_input` is the object on stdin: with a `tool`, the input of its call; otherwise fields of the event.
+    """
     from qcode.agent.claude.tool_names import claude_input, claude_name, claude_names, qcode_name
 
     mode = context.settings.permissions.mode
@@ -130,10 +133,10 @@ def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tupl
     }
     if tool:
         name = qcode_name(tool)
-        values = read if tool != name else claude_input(name, read, str(context.folder))
+        values = typed_input if tool != name else claude_input(name, typed_input, str(context.folder))
         fields |= {"tool_name": claude_name(name), "tool_input": values, "tool_use_id": "test"}
     else:
-        fields |= read
+        fields |= typed_input
         name = qcode_name(str(fields.get("tool_name", "")))
     subject = _SUBJECTS.get(event)
     if subject is not None:

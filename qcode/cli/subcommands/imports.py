@@ -1,6 +1,6 @@
 """`qcode import`: lists the settings of other programs that qcode can use, and with `--write` imports them.
 
-It runs none of them, and changes no file of another program. A separate module, like every subcommand.
+It runs nothing, and changes no file of another program.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from qcode.text.numbers import count_text
 
 _USE = "use: qcode import [claude|codex|gemini|qwen|opencode] [--write] [--json] [-C DIR] [--trust]"
 _MARKS = {"new": "+", "same": "=", "taken": "!", "lost": "-", "read": "="}
-_MAX_SHOWN = 160
+"""The mark in the list for each `PlannedSetting.status`."""
+_MAX_SHOWN_CHARS = 160
 
 
 def run_import(arguments: Sequence[str]) -> int:
-    """Print the plan, and with `--write` carry it out; return 1 if a denial is lost. Raise `QcodeError`."""
+    """Print the plan, and with `--write` apply it. Return 1 if a deny rule cannot be imported. Raise `QcodeError`."""
     options, words, flags = parse_subcommand("import", arguments, _USE)
     unknown = next((word for word in words if word not in PROGRAMS), None)
     if unknown is not None:
@@ -96,7 +97,7 @@ def _lines(
 
 def _row_lines(row: PlannedSetting) -> Iterator[str]:
     setting = row.setting
-    name = visible(single_spaced(setting.name, _MAX_SHOWN))
+    name = visible(single_spaced(setting.name, _MAX_SHOWN_CHARS))
     results = [_change_text(change) for change in setting.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
     why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
@@ -109,9 +110,9 @@ def _change_text(change: Change) -> str:
     match change:
         case AddServer(name=name, values=values):
             words = [str(values.get("command") or values.get("url")), *values.get("args", ())]
-            return visible(single_spaced(f"mcp_servers.{name}: {' '.join(words)}", _MAX_SHOWN))
+            return visible(single_spaced(f"mcp_servers.{name}: {' '.join(words)}", _MAX_SHOWN_CHARS))
         case AddRule(effect=effect, rule=rule):
-            return f"{effect} {visible(single_spaced(rule, _MAX_SHOWN))}"
+            return f"{effect} {visible(single_spaced(rule, _MAX_SHOWN_CHARS))}"
         case SetMode(mode=mode):
             return f"permissions.mode = {mode}"
     return f"{change.folder}/{change.name.replace(':', '/')}.md"

@@ -90,7 +90,7 @@ def run_mcp(arguments: Sequence[str]) -> int:
     if words[0] in ("login", "logout"):
         return _change_login(words[0], spec, pins, context, flags)
     files = _files(spec, context)
-    write_stdout(f"{_detail(spec, pins, files, _login(spec, context))}\n")
+    write_stdout(f"{_detail(spec, pins, files, _login_note(spec, context))}\n")
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
@@ -154,6 +154,7 @@ def _user_settings(paths: ConfigPaths) -> Settings:
 
 
 def _pairs(typed: Sequence[str], separator: str, form: str) -> dict[str, str]:
+    """Return the values by name; raise `UsageError` for a text that does not have the form `form`."""
     pairs: dict[str, str] = {}
     for text in typed:
         name, has_value, value = text.partition(separator)
@@ -164,6 +165,7 @@ def _pairs(typed: Sequence[str], separator: str, form: str) -> dict[str, str]:
 
 
 def _variable(name: str) -> str:
+    """Return the name of an environment variable for the value of the header or variable `name`."""
     return "".join(char if char.isalnum() else "_" for char in name.upper())
 
 
@@ -198,7 +200,7 @@ def _keys(paths: ConfigPaths) -> Keys:
 
 
 def _list(options: Options, *, is_json: bool) -> int:
-    """Print the tool servers. With an invalid configuration only those of other files, with its error and exit code."""
+    """Print the tool servers. If the configuration is invalid, print those of other files and return its exit code."""
     try:
         settings, problem = _settings(options), None
     except ConfigError as error:
@@ -228,18 +230,18 @@ def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ..
     folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
-    trusts = _is_trusted(options, root, paths)
-    named = configured_servers(settings, options.mcp_config, root, is_trusted=trusts)
-    for problem in named.problems:
+    is_trusted = _is_trusted(options, root, paths)
+    configured = configured_servers(settings, options.mcp_config, root, is_trusted=is_trusted)
+    for problem in configured.problems:
         write_stderr(problem)
-    if not trusts and (may_exist(root / MCP_FILE) or may_exist(project_file(root))):
+    if not is_trusted and (may_exist(root / MCP_FILE) or may_exist(project_file(root))):
         write_stderr(
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"
         )
     keys = _keys(paths)
     context = ServerContext(folder, os.environ, roots=(root,), keys=lambda: keys.store)
-    return named.specs, Pins(paths.state_dir), context
+    return configured.specs, Pins(paths.state_dir), context
 
 
 def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile]:
@@ -252,7 +254,7 @@ def _files(spec: ServerSpec, context: ServerContext) -> Mapping[str, TrustedFile
 
 def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> list[str]:
     width = max((len(spec.name) for spec in specs), default=0)
-    states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login(spec, context)}" for spec in specs}
+    states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login_note(spec, context)}" for spec in specs}
     return [
         f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(str(spec.origin))})"
         for spec in specs
@@ -280,8 +282,8 @@ def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> st
     return "never started" if tools is None else f"{len(tools)} tools"
 
 
-def _login(spec: ServerSpec, context: ServerContext) -> str:
-    """Return the end of a state: whether the user is signed in. No keyring is opened."""
+def _login_note(spec: ServerSpec, context: ServerContext) -> str:
+    """Return `, signed in` if there is a login of the server, otherwise an empty string. No keyring is opened."""
     try:
         credentials = context.credentials_of(spec, spec.expanded(context.env))
         return ", signed in" if credentials is not None and credentials.is_stored else ""
@@ -297,9 +299,9 @@ def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
     return names[name]
 
 
-def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
+def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login_note: str) -> str:
     """Return all details of a server, with invisible characters made visible."""
-    paragraphs = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
+    paragraphs = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login_note}"]
     tools = pins.tools(spec)
     if tools:
         paragraphs.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
@@ -370,7 +372,7 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
 
 
 async def _read_pasted_line() -> str:
-    """Return the next line of the input; raise `InputEnded` at its end. Its thread does not delay the exit."""
+    """Return the next line of the input; raise `InputEnded` at its end. The reading thread does not delay the exit."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 

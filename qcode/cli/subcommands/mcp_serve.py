@@ -1,8 +1,8 @@
 """`qcode mcp serve`: qcode as a tool server on standard streams for other agents, with two tools.
 
 `ask` runs one turn in a folder below the operator's folder. The operator decides about trust, mode and limits with
-flags; the caller can raise none of them. Nothing but the protocol goes to stdout. Separate from `mcp`, because it loads
-the server side of the `mcp` package, whose tools read the annotations of this module.
+flags, and the caller cannot change them. Only messages of the protocol are written to stdout. Separate from
+`subcommands.mcp`, because this module loads the server side of the `mcp` package, which reads the annotations here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_RUNNING = 4
 """The maximum number of concurrent turns; further calls wait."""
 
 MAX_PROMPT = 1_000_000
-"""The maximum number of characters of a prompt: the operator pays for it."""
+"""The maximum number of characters of a prompt, because the operator pays for it."""
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """The maximum length of a line of the client: a prompt of `MAX_PROMPT` characters takes 6 MB if all are escaped."""
@@ -90,7 +90,7 @@ async def _serve(server: MCPServer) -> None:
 
 
 class _Lines:
-    """The lines of the client that are JSON-RPC. Each other line gets an error: the server would ignore it."""
+    """The lines of the client that are JSON-RPC. Any other line gets an error, because the server would ignore it."""
 
     def __init__(self, descriptor: int) -> None:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
@@ -188,17 +188,17 @@ def _folder_in(root: Path, folder: str) -> Path | None:
 
 
 async def _run_prompt(options: Options, prompt: str, report: Callable[..., Any]) -> CallToolResult:
-    """Run one turn and report each of its steps and calls. Cancelling the task cancels the turn."""
+    """Run one turn, and call `report` for each step and call. Cancelling the task cancels the turn."""
     context = await asyncio.to_thread(run_context, options, Path(options.cwd or "."), is_attended=False)
-    done = 0
+    report_count = 0
     async with Agent.open(context) as agent:
         stream = agent.stream(prompt, append_only=False)
         async with stream, aclosing(stream):
             async for event in stream:
                 text = _progress(event)
                 if text:
-                    done += 1
-                    await report(done, message=text)
+                    report_count += 1
+                    await report(report_count, message=text)
         return _answer(stream.result)
 
 

@@ -40,7 +40,8 @@ _USE = (
 def run_permissions(arguments: Sequence[str]) -> int:
     """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`.
 
-    A list with an invalid configuration returns its exit code. A check raises: no verdict may come from other rules.
+    If the configuration is invalid, `list` returns its exit code. `check` raises its error, because a verdict without
+    the configured rules could be wrong.
     """
     options, words, flags = parse_subcommand("permissions", arguments, _USE)
     has_lines = "jsonl" in flags
@@ -68,7 +69,7 @@ def run_permissions(arguments: Sequence[str]) -> int:
 
 
 def _list(options: Options, *, is_json: bool) -> int:
-    """Print the rules in force. With an invalid configuration those of the flags, or none if a rule is invalid."""
+    """Print the rules in force. If the configuration is invalid, print only valid rules of flags."""
     context, problem = folder_context(options)
     try:
         permissions = permissions_of(context)
@@ -101,10 +102,10 @@ def _check(options: Options, words: Sequence[str]) -> int:
     return 0
 
 
-def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
+def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
     """Print the settings for a program, or read its event and print the answer. The exit code is 0 for every answer.
 
-    A program takes exit code 2 for a denial, and decides by its own rules after any other.
+    The other program treats exit code 2 as a denial, and decides by its own rules after any other code but 0.
     """
     from qcode.agent.hooks.permission_hook import (
         MAX_EVENT_BYTES,
@@ -116,12 +117,12 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
     )
 
     if only_prints:
-        file, settings = hook_settings(user, _command_line(user))
+        file, settings = hook_settings(program, _command_line(program))
         sys.stderr.write(f"Add this to {file}, next to its other settings:\n")
         write_stdout(f"{settings}\n")
         return 0
     try:
-        event = read_event(user, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
+        event = read_event(program, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
         if event is None:
             write_stdout("{}\n")
             return 0
@@ -131,14 +132,14 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
         decision, reason = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
         decision, reason = "ask", str(problem)
-    write_stdout(f"{format_answer(user, decision, reason)}\n")
+    write_stdout(f"{format_answer(program, decision, reason)}\n")
     return 0
 
 
-def _command_line(user: HookProgram) -> str:
-    """Return the command of the hook, with the path of this program: another program may have another PATH."""
-    program = shutil.which(sys.argv[0]) or shutil.which("qcode") or "qcode"
-    return f"{shlex.quote(os.path.abspath(program) if '/' in program else program)} permissions hook --for {user}"  # noqa: PTH100  # text
+def _command_line(program: HookProgram) -> str:
+    """Return the command of the hook, with the path of qcode, because the other program may have another PATH."""
+    qcode = shutil.which(sys.argv[0]) or shutil.which("qcode") or "qcode"
+    return f"{shlex.quote(os.path.abspath(qcode) if '/' in qcode else qcode)} permissions hook --for {program}"  # noqa: PTH100  # text
 
 
 def _context(options: Options) -> RunContext:
@@ -200,6 +201,7 @@ class PermissionCheck:
 
     policy: Policy
     has_mode: bool
+    """A setting or flag chooses the mode."""
 
     def __call__(self, kind: CheckedKind, value: str) -> Verdict:
         is_path = kind in ("read", "write")

@@ -1,7 +1,8 @@
 """`qcode replay`: plays back a recording in the current folder, and shows where the run differs from it.
 
-The recorded prompts are sent again, with their attachments. Tool calls are judged by the rules of this run, as in pipe
-mode, so a recording of another user can do no more than a model could. Separate from `batch`, which runs many prompts.
+The recorded prompts are sent again, with their attachments. The rules of this run decide about tool calls, as in pipe
+mode, so a recording of another user can do no more than a model could. A separate module, because each subcommand loads
+alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _USE = "use: qcode replay FILE [--diff] [--timed]"
 
 
 def run_replay(arguments: Sequence[str]) -> int:
-    """Return the exit code of the last turn; with `--diff` 0 if no request differs, otherwise 1."""
+    """Play a recording; return the exit code of the last turn, with `--diff` 0 if no request differs, otherwise 1."""
     options, words, flags = parse_subcommand("replay", arguments, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
@@ -78,7 +79,7 @@ async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnE
 
 
 def _attached_blocks(recorded: RecordingContent, prompt: str) -> tuple[Block, ...]:
-    """Return the attachments that were sent with the first prompt of this text."""
+    """Return the attachments of the first recorded prompt with the text `prompt`."""
     for reply in recorded.replies:
         for message in cast("list[JsonObject]", reply.request["messages"]):
             *before, last = cast("list[JsonObject]", message["blocks"]) or [{}]

@@ -37,7 +37,7 @@ def _print(*lines: str) -> int:
 
 
 def _end(problem: ConfigError | None, *, is_reported: bool = True) -> int:
-    """Report an invalid configuration, unless it was reported (`is_reported`), and return the exit code."""
+    """Return the exit code. Report an invalid configuration on stderr, unless that was done (`is_reported`)."""
     if problem is None:
         return ExitCode.OK
     if not is_reported:
@@ -46,6 +46,7 @@ def _end(problem: ConfigError | None, *, is_reported: bool = True) -> int:
 
 
 def run_doctor(arguments: Sequence[str]) -> int:
+    """Print what needs attention in this folder, and the facts about it; return the exit code."""
     options, words, flags = parse_subcommand("doctor", arguments, _DOCTOR)
     if words:
         raise invalid_arguments(words, _DOCTOR)
@@ -58,6 +59,7 @@ def run_doctor(arguments: Sequence[str]) -> int:
 
 
 def run_models(arguments: Sequence[str]) -> int:
+    """Print the models, or forget the learned limits; return the exit code."""
     options, words, flags = parse_subcommand("models", arguments, _MODELS)
     context, problem = folder_context(options)
     limits = LimitStore(context.paths.state_dir)
@@ -156,6 +158,7 @@ def run_stats(arguments: Sequence[str]) -> int:
 
 
 def run_themes(arguments: Sequence[str]) -> int:
+    """Print the names of the themes, and problems of theme files on stderr."""
     options, words, flags = parse_subcommand("themes", arguments, _THEMES)
     if words:
         raise invalid_arguments(words, _THEMES)

@@ -1,7 +1,6 @@
 """`qcode sessions`: list, show, export, delete and import the sessions of a folder.
 
-Sessions are exported to a new file or to standard output. Those of other programs are imported from files that are
-only read.
+Sessions are exported to a new file or to standard output. An import does not change the files of other programs.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from qcode.agent.imports.session import ImportedSession
     from qcode.agent.imports.sources import SessionFile
 
-_MAX_TITLE = 200
+_MAX_TITLE_CHARS = 200
 _USE = {
     "list": "use: qcode sessions list [WORDS] [--json], show ID, export ID, import [PATH...], or delete ID",
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
@@ -81,12 +80,11 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
         objects = [_as_json(summary, expiry) for summary, expiry in zip(summaries, expiries, strict=True)]
         write_stdout(json.dumps(objects, ensure_ascii=False, indent=2) + "\n")
     elif not summaries:
-        none = (
-            f'no session of this folder mentions "{single_spaced(words)}"'
+        write_stdout(
+            f'no session of this folder mentions "{single_spaced(words)}"\n'
             if words
-            else "no sessions of this folder yet"
+            else "no sessions of this folder yet\n"
         )
-        write_stdout(f"{none}\n")
     else:
         now = datetime.now(UTC)
         rows = [
@@ -115,7 +113,7 @@ def _row(summary: SessionSummary, expiry: datetime | None, now: datetime, holder
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
     time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
     note = "" if holder is None else f"  ({open_elsewhere_text(holder)})"
-    return (summary.session_id, updated, *size, *time_left, f"{plain_line(summary.title, _MAX_TITLE)}{note}")
+    return (summary.session_id, updated, *size, *time_left, f"{plain_line(summary.title, _MAX_TITLE_CHARS)}{note}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -141,7 +139,7 @@ def _printable(text: str) -> str:
 
 
 def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
-    """Export a session that may be open elsewhere. Without `--format` the ending of the file decides."""
+    """Export a session, which may be open elsewhere. Without `--format`, the extension of the file decides."""
     from qcode.agent.models.client import price_of
     from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns, form_of, save_export
     from qcode.agent.sessions.turns import session_turns
@@ -211,7 +209,7 @@ def _choose_sessions(sessions: Sequence[SessionFile], *, is_json: bool) -> list[
         ]
         write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
         return []
-    rows_shown = [
+    table_rows = [
         (
             str(number),
             PROGRAMS[session.head.program],
@@ -221,7 +219,7 @@ def _choose_sessions(sessions: Sequence[SessionFile], *, is_json: bool) -> list[
         )
         for number, session in enumerate(sessions, start=1)
     ]
-    write_stdout(_table(rows_shown))
+    write_stdout(_table(table_rows))
     if not (os.isatty(0) and os.isatty(1)):
         write_stderr("nothing was imported: name a file, or add --yes to import all of these")
         return []

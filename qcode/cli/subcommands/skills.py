@@ -1,6 +1,6 @@
 """`qcode skills`: lists the skills that apply in this folder, and validates skills against the format.
 
-It runs no command of a skill, and needs no model. A separate module, like every subcommand.
+It runs no command of a skill, and needs no model. A separate module, because each subcommand loads alone.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _show(options: Options, name: str) -> int:
 
 
 def _context(options: Options) -> tuple[RunContext, int]:
-    """Return the context of the folder and the exit code, which reports an invalid configuration."""
+    """Return the context of the folder and the exit code, which is not 0 if the configuration is invalid."""
     context, problem = folder_context(options)
     if problem is None:
         return context, ExitCode.OK
@@ -76,7 +76,10 @@ def _context(options: Options) -> tuple[RunContext, int]:
 
 
 def _check(folder: Path, operands: Sequence[str]) -> int:
-    """Check the skill in a folder, or all skills below it; return 1 if one breaks a rule."""
+    """Check the skill in a folder, or all skills below the folder; return 1 if one breaks a rule.
+
+    `operands` may name another folder than `folder`.
+    """
     from qcode.agent.skills.discovery import SkillFolder, skill_files
     from qcode.agent.skills.skill import skill_file
     from qcode.agent.skills.strict import check_folder

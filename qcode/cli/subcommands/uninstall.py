@@ -1,7 +1,7 @@
 """`qcode uninstall`: the files and keys of qcode on this machine, and their removal after a confirmation.
 
-Only files with the names that qcode gives them are removed, because `QCODE_HOME` may be a folder with other files. The
-program itself is removed by the installer that brought it, and its command is printed. `docs/files.md` lists the names.
+Only files with the names that qcode uses are removed, because `QCODE_HOME` may be a folder with other files. The
+program must be removed with its installer; the command for that is printed. `docs/files.md` lists the names.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StoredItem:
     size: int
 
 
-def kept_items(paths: ConfigPaths) -> list[StoredItem]:
+def stored_items(paths: ConfigPaths) -> list[StoredItem]:
     """Return the files and folders of qcode that exist."""
     named = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
     named += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
@@ -72,12 +72,12 @@ def kept_items(paths: ConfigPaths) -> list[StoredItem]:
 
 
 def run_uninstall(arguments: Sequence[str]) -> int:
-    """List what is kept, remove it if the user confirms, and print how to remove the program."""
+    """List the files and keys, remove them if the user confirms, and print how to remove the program."""
     _, words, flags = parse_subcommand("uninstall", arguments, _USE)
     if words:
         raise invalid_arguments(words, _USE)
     paths = ConfigPaths.from_env(os.environ)
-    items, keys = kept_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
+    items, keys = stored_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
     names = sorted(keys.stored_names())
     for problem in keys.problems:
         write_stderr(problem)
@@ -125,7 +125,7 @@ def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
 
 
 def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: Sequence[str]) -> int:
-    """Remove the keys first, because the list of those in the keyring is one of the files."""
+    """Remove keys and files; return the exit code. Keys first, because the list of keys in the keyring is a file."""
     failed = []
     for name in names:
         try:
@@ -148,7 +148,7 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
             elif folder != paths.config_dir or others != [paths.state_dir.name]:
                 write_stderr(f"kept in {short(folder)}: {', '.join(others[:9])}; qcode did not create them")
         except OSError:
-            continue  # it does not exist, or may not be removed: it is empty of qcode's files all the same
+            continue  # the folder does not exist, or cannot be removed; it contains no files of qcode
     if failed:
         raise QcodeError(f"could not remove {'; '.join(failed)}")
     keys_text = f" and {count_text(len(names), 'key')}" if names else ""
@@ -157,7 +157,7 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
 
 
 def _remove_item(path: Path) -> None:
-    """Remove a file or folder; of a link only the link."""
+    """Remove a file or folder; for a link, not its target."""
     try:
         is_folder = stat.S_ISDIR(path.lstat().st_mode)
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def _remove_item(path: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of the files in a folder, or of a file."""
+    """Return the size of a file, or of all files in a folder, in bytes."""
     try:
         if not stat.S_ISDIR(path.lstat().st_mode):
             return path.lstat().st_size

@@ -33,6 +33,7 @@ _USE = "use: qcode update [--check]"
 _JSON = "application/vnd.pypi.simple.v1+json"
 _TIMEOUT_S = 15.0
 MAX_BYTES = 10 * 1024 * 1024
+"""The maximum size of the answer of the package index."""
 _FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
 
 Installer: TypeAlias = Literal["pipx", "uv", "pip"]
@@ -80,11 +81,11 @@ class Installation:
             "pip": f"{self.pip} install --upgrade {DISTRIBUTION}",
         }[self.installer]
 
-    def _install(self, what: str) -> str:
+    def _install(self, requirement: str) -> str:
         first = {"pipx": "pipx install --force", "uv": "uv tool install --force", "pip": f"{self.pip} install"}
         # pip keeps an installed copy of the same version.
         force = "--force-reinstall " if self.installer == "pip" and self.repository else ""
-        return f"{first[self.installer]} {force}{what}"
+        return f"{first[self.installer]} {force}{requirement}"
 
     @property
     def remove_command(self) -> str:
@@ -110,7 +111,7 @@ def installation(prefix: str | None = None) -> Installation:
 
 
 def _installer(prefix: Path) -> Installer:
-    """Return the installer that created the environment. pipx and uv leave a file in it, wherever it is."""
+    """Return the installer that created the environment. pipx and uv store a file in each of their environments."""
     pairs = set(pairwise(prefix.parts))
     if ("pipx", "venvs") in pairs or (prefix / "pipx_metadata.json").exists():
         return "pipx"
@@ -200,7 +201,7 @@ def _unusable(host: str, why: str) -> QcodeError:
 
 
 def _newest(data: bytes, host: str) -> str | None:
-    """Return the newest version in a list of files as PEP 691 defines it, preliminary versions left out."""
+    """Return the newest version in a list of files in the format of PEP 691, without pre-releases."""
     try:
         files = json.loads(data)["files"]
         names = [file["filename"] for file in files if not file.get("yanked")]
@@ -214,6 +215,7 @@ def _newest(data: bytes, host: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version for a comparison, without trailing zeros: (1, 2) for `1.2.0`."""
     numbers = [int(digits) for digits in re.findall(r"\d+", version)]
     while numbers and not numbers[-1]:
         numbers.pop()

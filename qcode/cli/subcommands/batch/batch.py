@@ -34,7 +34,7 @@ from qcode.text.numbers import count_text, duration_text
 _USE = "use: qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N] [--ray ADDRESS]"
 DEFAULT_JOBS = 4
 _UNFINISHED_CODES = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
-"""The exit codes of results that do not finish a task."""
+"""The exit codes of results after which a later run repeats the task."""
 
 
 def run_batch(arguments: Sequence[str]) -> int:
@@ -75,7 +75,7 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
             _lock(stream, path)
             finished, lines = _finished_tasks(path)
             if lines is not None:
-                # The lock is on the old file. It is held until the new one, without the removed lines, is locked.
+                # The lock on the old file is held until the new file, without the removed lines, is locked.
                 state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
                 stream = files.enter_context(path.open("ab"))
                 _lock(stream, path)
@@ -92,7 +92,7 @@ def _lock(stream: BinaryIO, path: Path) -> None:
 
 
 def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
-    """Return the results of finished tasks, and the lines to keep if others must be removed.
+    """Return the results of finished tasks by id, and the lines to keep; None if no line must be removed.
 
     Raise `InputError` if the file contains anything but results: it may be a file of the user, and is not changed.
     """
@@ -151,6 +151,7 @@ class Batch:
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
+        """Run the tasks, at most `jobs` at a time; return the exit code of the batch."""
         started_at, skipped = time.monotonic(), self._done_count
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")

@@ -20,10 +20,10 @@ from qcode.text.clean import single_spaced
 from qcode.text.json import JsonObject
 
 MAX_RETRIES = 1
-"""How often a task is run again if its worker or node dies."""
+"""The maximum number of repetitions of a task whose worker or node dies."""
 CONNECT_TIMEOUT_S = 5.0
 CANCEL_TIMEOUT_S = 5.0
-"""Time limit for a cancelled task to end its processes."""
+"""The time limit in which a cancelled task must end its processes."""
 
 
 class ClusterRunner:
@@ -59,7 +59,7 @@ class ClusterRunner:
             return {**common, **line_without_turn(failure, "")}
 
     async def remaining_pause(self) -> float:
-        return await _RemoteLimits(self._limits).pause_left()
+        return await _RemoteLimits(self._limits).remaining_pause()
 
 
 def _check_reachable(address: str) -> None:
@@ -86,8 +86,8 @@ class _RemoteLimits(SharedLimits):
         super().__init__()
         self._actor: Any = actor
 
-    async def pause_left(self) -> float:
-        return cast(float, await self._actor.pause_left.remote())
+    async def remaining_pause(self) -> float:
+        return cast(float, await self._actor.remaining_pause.remote())
 
     async def record_refusal(self, retry_after: float | None) -> None:
         await self._actor.record_refusal.remote(retry_after)

@@ -1,7 +1,7 @@
 """Reads the tasks of `qcode batch` from a file, and runs each with a separate agent.
 
-Separate from `batch`, because the workers of a cluster run tasks too. `SharedLimits` makes all jobs wait if a host
-refuses a request of one of them.
+Separate from `batch`, because the workers of a cluster run tasks too. If a host refuses a request of one job because of
+a rate limit, `SharedLimits` makes all jobs wait.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
+# The options that a task may set, with the types of their values.
 _TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "model": str,
     "system_prompt": str,
@@ -44,6 +45,7 @@ _TASK_OPTIONS: dict[str, type | tuple[type, ...]] = {
 }
 _KEYS = ("id", "prompt", "cwd", "files", "schema", *_TASK_OPTIONS)
 MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
+"""The limits of a pause after a refused request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,11 @@ class BatchTask:
     files: tuple[str, ...]
     """The files to attach."""
     options: JsonObject
-    """The options that replace those of the command line."""
+    """The options that override those of the command line."""
 
 
 def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
-    """Read the tasks; raise `InputError` with the line of the first one that cannot be used."""
+    """Read the tasks; raise `InputError` with the line of the first invalid task. `folder` is the default `cwd`."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -112,16 +114,16 @@ def _task(row: Json, number: int, folder: Path) -> BatchTask:
 
 
 class SharedLimits:
-    """The rate limits that several jobs share: if one request is refused, all wait before their next one.
+    """The rate limits that several jobs share: after a refused request, all jobs wait before their next request.
 
-    Its methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.batch.cluster`).
+    The methods are coroutines because the jobs may be on other machines (`qcode.cli.subcommands.batch.cluster`).
     """
 
     def __init__(self) -> None:
         self._paused_until = 0.0
         self._refusals_in_a_row = 0
 
-    async def pause_left(self) -> float:
+    async def remaining_pause(self) -> float:
         """Return the seconds until requests may be sent again."""
         return max(0.0, self._paused_until - time.monotonic())
 
@@ -136,7 +138,7 @@ class SharedLimits:
 
 
 class LocalRunner:
-    """Runs tasks in this process. `options` are those of the command line."""
+    """Runs tasks in this process. `options` are the options of the command line."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -146,7 +148,7 @@ class LocalRunner:
         return await task_result(task, self._options, self._limits)
 
     async def remaining_pause(self) -> float:
-        return await self._limits.pause_left()
+        return await self._limits.remaining_pause()
 
 
 async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -> JsonObject:
@@ -196,7 +198,7 @@ class _SharingProvider:
         self._limits = limits
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        while (pause_s := await self._limits.pause_left()) > 0:  # noqa: ASYNC110  # another job may extend the pause
+        while (pause_s := await self._limits.remaining_pause()) > 0:  # noqa: ASYNC110  # another job may extend the pause
             await asyncio.sleep(pause_s)
         is_first = True
         try:
