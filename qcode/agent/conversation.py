@@ -377,7 +377,7 @@ class Conversation:
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
     def context_report(self) -> ContextReport:
-        """Return the parts of the next prompt and their sizes."""
+        """Return the tokens of the next prompt by use."""
         client = self.client
         return context_report(
             client.known_model(),

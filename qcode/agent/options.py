@@ -434,7 +434,7 @@ class RunContext:
 
 
 def _convert(options: Options) -> Options:
-    """Return options with values in Claude Code's form converted, and with the contents of files and pipes."""
+    """Return options with values in Claude Code's format converted, and with the contents of files and pipes."""
     if not _needs_conversion(options):
         return options
     from qcode.agent.claude.settings import convert_options

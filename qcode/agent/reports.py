@@ -1,4 +1,4 @@
-"""Reports on a conversation: the parts of its context window, the usage of its turns, and metrics of recovery.
+"""Reports on a conversation: the use of its context window, the usage of its turns, and metrics of recovery.
 
 The functions at the end format the usage for `/cost` of every front end. `context.window_text` formats the window.
 """
@@ -207,7 +207,7 @@ class ModelSpending:
             spent.output_limit = self._output_limit()
 
     def as_json(self) -> JsonObject:
-        """Return the usage in the form of Claude Code: an unknown number of tokens is 0, an unknown cost null."""
+        """Return the usage in the format of Claude Code: an unknown number of tokens is 0, an unknown cost null."""
         return {model: spent.as_json() for model, spent in self._rows.items()}
 
 

@@ -240,30 +240,34 @@ class _Comparison:
     """
 
     def __init__(self, before: str, after: str, current: str) -> None:
-        self.old, self.new, self.now = before.split("\n"), after.split("\n"), current.split("\n")
+        self.old, self.new, self.current = before.split("\n"), after.split("\n"), current.split("\n")
         grouped = BoundedMatcher(self.old, self.new).get_grouped_opcodes(3)
-        self.groups: list[list[_Opcode]] = [[part for part in group if part[0] != "equal"] for group in grouped]
-        self._new_blocks = BoundedMatcher(self.new, self.now).get_matching_blocks()
+        self.groups: list[list[_Opcode]] = [[opcode for opcode in group if opcode[0] != "equal"] for group in grouped]
+        self._new_blocks = BoundedMatcher(self.new, self.current).get_matching_blocks()
         self._old_blocks: list[Match] | None = None
 
-    def shift(self, part: _Opcode) -> int | None:
-        """Return the distance from the new lines of a part to the same lines in the current text; None if gone."""
-        return _distance(self._new_blocks, part[3], part[4], len(self.new))
+    def offset_of(self, opcode: _Opcode) -> int | None:
+        """Return by how many lines the new lines of an opcode moved in the current text; None if they changed."""
+        return _offset(self._new_blocks, opcode[3], opcode[4], len(self.new))
 
     def is_undone(self, group: Sequence[_Opcode]) -> bool:
-        if all(self.shift(part) is not None for part in group):
+        """Return whether the current text has the old lines of a hunk instead of the new lines."""
+        if all(self.offset_of(opcode) is not None for opcode in group):
             return False
         if self._old_blocks is None:
-            self._old_blocks = BoundedMatcher(self.old, self.now).get_matching_blocks()
+            self._old_blocks = BoundedMatcher(self.old, self.current).get_matching_blocks()
         blocks = self._old_blocks
-        return all(_distance(blocks, part[1], part[2], len(self.old)) is not None for part in group)
+        return all(_offset(blocks, opcode[1], opcode[2], len(self.old)) is not None for opcode in group)
 
 
-def _distance(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
-    """Return the distance to the lines equal to `start` to `end` of `count` lines and one line around; None if gone."""
+def _offset(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
+    """Return by how many lines the range `start` to `end` moved, None if it changed.
+
+    `blocks` match a text of `count` lines with another text. The line before and after the range must match too.
+    """
     low, high = max(0, start - 1), min(count, end + 1)
-    distances = (block.b - block.a for block in blocks if block.a <= low and high <= block.a + block.size)
-    return next(distances, None)
+    offsets = (block.b - block.a for block in blocks if block.a <= low and high <= block.a + block.size)
+    return next(offsets, None)
 
 
 def remove_hunks(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
@@ -274,21 +278,21 @@ def remove_hunks(before: str, after: str, current: str, hunk: int | None, count:
     since.
     """
     comparison = _Comparison(before, after, current)
-    groups, now = comparison.groups, comparison.now
+    groups, lines = comparison.groups, comparison.current
     if hunk is not None and (hunk >= count or count != len(groups)):
         raise ConflictError("this hunk cannot be undone alone")
     chosen = groups if hunk is None else [groups[hunk]]
-    parts = [part for group in chosen if not comparison.is_undone(group) for part in group]
+    opcodes = [opcode for group in chosen if not comparison.is_undone(group) for opcode in group]
     # From the end, so that earlier lines keep their numbers.
-    for part in reversed(parts):
-        _, old_start, old_end, new_start, new_end = part
-        shift = comparison.shift(part)
-        if shift is None:
+    for opcode in reversed(opcodes):
+        _, old_start, old_end, new_start, new_end = opcode
+        offset = comparison.offset_of(opcode)
+        if offset is None:
             is_one = new_end <= new_start + 1
-            lines = f"line {new_start + 1}" if is_one else f"lines {new_start + 1} to {new_end}"
-            raise ConflictError(f"{lines} of this change {'was' if is_one else 'were'} changed later")
-        now[new_start + shift : new_end + shift] = comparison.old[old_start:old_end]
-    return "\n".join(now)
+            changed = f"line {new_start + 1}" if is_one else f"lines {new_start + 1} to {new_end}"
+            raise ConflictError(f"{changed} of this change {'was' if is_one else 'were'} changed later")
+        lines[new_start + offset : new_end + offset] = comparison.old[old_start:old_end]
+    return "\n".join(lines)
 
 
 def changes_text(turns: Sequence[TurnChanges]) -> str:

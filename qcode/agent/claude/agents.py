@@ -171,7 +171,7 @@ def load_agents(
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
-    """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if a part is ignored."""
+    """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if lines are ignored."""
     front_matter = read_markdown(file, is_lenient=True)
     if not front_matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter; begin the file with a --- line, then name and description")

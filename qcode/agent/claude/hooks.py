@@ -36,7 +36,7 @@ class ClaudeHooks:
 
     hooks: tuple[ClaudeHook, ...] = ()
     problems: tuple[str, ...] = ()
-    """A line `file:line: problem` for each part that is not valid."""
+    """A line `file:line: problem` for each invalid entry."""
 
 
 def read_claude_hooks(file: Path) -> ClaudeHooks:
@@ -87,7 +87,7 @@ def _read_text(file: Path) -> str | None:
 
 
 def _hooks_and_problems(events: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
-    """Yield each hook; for each part that is not valid, yield the line of its event, and the problem."""
+    """Yield each hook; for each invalid entry, yield the line number of its event, and the problem."""
     start = text.find('"hooks"')
     for event, groups in events.items():
         line = _line_of(event, text, start)

@@ -29,7 +29,7 @@ MODES: Mapping[str, ApprovalMode] = {
     "bypassPermissions": "bypass",
     "dontAsk": "default",
 }
-"""The modes of qcode by Claude's names."""
+"""The modes of qcode by Claude Code's names."""
 
 NEVER_ASKS = "dontAsk"
 """The mode that denies every call that would need an approval (`Options.never_asks`)."""
@@ -79,7 +79,7 @@ class Conversion:
 
 
 def is_claude_rule(text: str) -> bool:
-    """Return whether a rule has Claude's form: its tools begin with a capital letter or with `mcp__`."""
+    """Return whether a rule has Claude Code's format: its tools begin with a capital letter or with `mcp__`."""
     return text[:1].isupper() or text.startswith(MCP_PREFIX)
 
 
@@ -129,7 +129,7 @@ def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conver
     text = " ".join(words)
     if ":*" in text or "?" in text:
         return Conversion(loss="the pattern has no equivalent that is as narrow")
-    # `npm run*` also matches `npm run x`: in Claude's rules `*` spans words.
+    # `npm run*` also matches `npm run x`: in Claude Code's rules `*` spans words.
     allows_more_words = is_prefix or ("*" in words[-1] and words[-1] != "*")
     rule = f"shell({text} *)" if allows_more_words else f"shell({text})"
     if not is_rule(rule):

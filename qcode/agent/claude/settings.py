@@ -40,7 +40,7 @@ _ENFORCED_TOOLS = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit",
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRules:
-    """Rules in qcode's form."""
+    """Rules in qcode's format."""
 
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class ClaudeSettings:
 
     rules: Mapping[RuleEffect, ConvertedRules]
     mode: str = ""
-    """Claude's name of the mode; empty if the file sets no mode."""
+    """Claude Code's name of the mode; empty if the file sets no mode."""
     folders: tuple[str, ...] = ()
     """The further folders in which files may be changed, as written."""
     model: str = ""
@@ -68,7 +68,7 @@ class ClaudeSettings:
 def convert_rules(
     texts: Iterable[str], effect: RuleEffect, source: Source, location_of: Callable[[str], str] = lambda rule: ""
 ) -> ConvertedRules:
-    """Convert rules; rules in qcode's form are unchanged. `location_of` returns a prefix such as `file:3: `."""
+    """Convert rules; rules in qcode's format are unchanged. `location_of` returns a prefix such as `file:3: `."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
     losses: list[str] = []
@@ -112,7 +112,7 @@ def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSett
 
 
 def _convert_rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
-    """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's form."""
+    """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's format."""
     converted = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
     for rule in converted.rules:
         try:
@@ -137,7 +137,7 @@ def _string_list(table: JsonObject, name: str, label: str) -> tuple[str, ...]:
 
 
 def convert_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `Options` with values in qcode's form, and with the contents of files that may be pipes.
+    """Return the fields of `Options` with values in qcode's format, and with the contents of files that may be pipes.
 
     Raise `QcodeError` for an invalid value, and for a denial that no rule of qcode can enforce.
     """

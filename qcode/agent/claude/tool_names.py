@@ -1,4 +1,4 @@
-"""Tool names and inputs in Claude Code's form and in qcode's, translated both ways. Pure.
+"""Tool names and inputs, translated between the formats of Claude Code and qcode. Pure.
 
 `to_claude` translates a call of qcode, `from_claude` a call that a hook or a host has sent back. The result of
 `from_claude` is not validated: check it against the schema of its tool and judge it.
@@ -20,7 +20,7 @@ _MAX_HEADER_CHARS = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form."""
+    """A call in Claude Code's format."""
 
     name: str
     input: JsonObject
@@ -29,24 +29,24 @@ class ClaudeCall:
 
 
 class UntranslatableError(ValueError):
-    """A call in Claude's form has no equivalent here. The text is one line."""
+    """A call in Claude Code's format has no equivalent here. The text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolMapping:
-    """Claude's name of a tool, and the differences between the two forms of its input."""
+    """Claude Code's name of a tool, and the differences between the two formats of its input."""
 
     name: str
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Claude's names of fields by qcode's names, if they differ."""
+    """Claude Code's names of fields by qcode's names, if they differ."""
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By Claude's name of a field: Claude's values by qcode's values, if they differ."""
+    """By Claude Code's name of a field: Claude Code's values by qcode's values, if they differ."""
     paths: tuple[str, ...] = ()
-    """Claude's names of fields that contain absolute paths."""
+    """Claude Code's names of fields that contain absolute paths."""
     encode: Callable[[JsonObject], JsonObject] | None = None
-    """Converts an input to Claude's form after its fields are renamed."""
+    """Converts an input to Claude Code's format after its fields are renamed."""
     decode: Callable[[JsonObject], JsonObject] | None = None
-    """Converts an input from Claude's form before its fields are renamed."""
+    """Converts an input from Claude Code's format before its fields are renamed."""
 
 
 def _encode_timeout(values: JsonObject) -> JsonObject:
@@ -192,7 +192,7 @@ _QCODE_NAMES = {mapping.name: name for name, mapping in _MAPPINGS.items()} | {"T
 
 
 def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str:
-    """Return Claude's name of a tool, or `name` for a tool that Claude Code does not have.
+    """Return Claude Code's name of a tool, or `name` for a tool that Claude Code does not have.
 
     `server_tools` maps the names of the tools of servers, as a model calls them, to the names the servers gave them.
     """
@@ -218,7 +218,7 @@ def qcode_name(name: str) -> str:
 
 
 def claude_names(name: str, server_tools: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the names by which a hook may select a tool: Claude's current and older names, and qcode's."""
+    """Return the names by which a hook may select a tool: Claude Code's current and older names, and qcode's."""
     older = ("Task",) if name == "agent" else ()
     return tuple(dict.fromkeys((claude_name(name, server_tools), *older, name)))
 
@@ -226,16 +226,16 @@ def claude_names(name: str, server_tools: Mapping[str, str] | None = None) -> tu
 def to_claude(
     name: str, arguments: JsonObject, folder: str, server_tools: Mapping[str, str] | None = None
 ) -> tuple[ClaudeCall, ...]:
-    """Return a call in Claude's form, with paths made absolute from `folder`; a patch becomes one call per file."""
+    """Return a call in Claude Code's format, with absolute paths from `folder`; a patch becomes one call per file."""
     if name == APPLY_PATCH:
         return _patch_calls(arguments, folder)
     return (ClaudeCall(claude_name(name, server_tools), claude_input(name, arguments, folder)),)
 
 
 def claude_input(name: str, arguments: JsonObject, folder: str) -> JsonObject:
-    """Return the arguments of a call as the input of Claude's tool.
+    """Return the arguments of a call as the input of Claude Code's tool.
 
-    Claude Code has no tool for patches, so a patch gets the form that Codex uses.
+    Claude Code has no tool for patches, so a patch gets the format that Codex uses.
     """
     if name == APPLY_PATCH:
         return _rename_fields(arguments, {"input": "command"})
@@ -253,7 +253,7 @@ def claude_input(name: str, arguments: JsonObject, folder: str) -> JsonObject:
 
 
 def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
-    """Return a call in Claude's form as the name and arguments of a tool of qcode.
+    """Return a call in Claude Code's format as the name and arguments of a tool of qcode.
 
     Raise `UntranslatableError` if qcode has no such call, for example for several questions at once.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
 UNCHECKED = "a file of the project named it, and permissions cannot be checked here"
-"""The reason for not reading an external mention if the caller cannot judge it."""
+"""The reason for not attaching an external mention if the caller cannot check permissions."""
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 # `@name`, `@a\\ b` or `@"a b"`, and what follows the closing quote, such as `:10-20`.
@@ -138,7 +138,7 @@ class _Mention:
     lines: tuple[int, int] | None = None
     """The first and the last line to attach; None for the whole file."""
     is_external: bool = False
-    """At least a part of the mention was not typed by the user."""
+    """The user did not type the whole mention."""
 
 
 def attached_text(label: str, text: str) -> Text:

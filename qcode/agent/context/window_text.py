@@ -9,7 +9,7 @@ _BAR_WIDTH = 20
 
 
 def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
-    """Return the parts of the context window with a bar, shares and advice. A screen reader needs no bar."""
+    """Return the tokens of the context window by use, with advice; `has_bar` is False for a screen reader."""
     rows = [
         ("System prompt", report.system),
         ("Instructions", report.instructions),

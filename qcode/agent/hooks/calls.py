@@ -119,7 +119,7 @@ class CallHooks:
         return replace(outcome, content="\n".join([content, *added]), shown=display)
 
     def _tool_response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
-        """Return the field `tool_response` of PostToolUse, in Claude's form of the tool."""
+        """Return the field `tool_response` of PostToolUse, in Claude Code's format of the tool."""
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input
 
         safety = self._toolbox.spec(name).safety

@@ -79,7 +79,7 @@ class Hook:
     """A hook of a program. Provisional until version 1.0."""
 
     matcher: str
-    """Names of tools (`shell|edit`, or Claude's `Bash|Edit`) or a regular expression; empty: all events."""
+    """Names of tools (`shell|edit`, or Claude Code's `Bash|Edit`) or a regular expression; empty: all events."""
     function: HookFunction
     timeout: float | None = None
     """In seconds; None: the default of the event."""

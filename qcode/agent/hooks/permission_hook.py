@@ -229,7 +229,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
 
 
 def format_answer(program: HookProgram, decision: Decision, reason: str) -> str:
-    """Return the answer of the hook in the form of a program, as one line of JSON."""
+    """Return the answer of the hook in the format of a program, as one line of JSON."""
     text = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}
     if program == "gemini" and decision:

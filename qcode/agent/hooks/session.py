@@ -55,7 +55,7 @@ IDLE_S = 60.0
 """The idle time after a turn until a notification is sent, as in Claude Code."""
 _IDLE_TEXT = "qcode is waiting for your input"
 HOOK_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
-"""Claude's names of modes, if they differ from those of qcode."""
+"""Claude Code's names of modes, if they differ from those of qcode."""
 _CLAUDE_ERROR_NAMES = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",

@@ -194,7 +194,7 @@ def _read_user_parts(
 
 
 def _read_blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
-    """Return the content of parts. A call with an id in `answered_ids` is skipped: the caller adds it."""
+    """Return the blocks of parts. A call with an id in `answered_ids` is skipped, because the caller adds it."""
     blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
@@ -214,7 +214,7 @@ def _read_blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answer
 
 
 def _parts(content: Json) -> list[JsonObject]:
-    """Return the parts in a text, a part, or a list of both."""
+    """Return the message parts in a text, a part, or a list of texts and parts."""
     if isinstance(content, list):
         return [part for item in content for part in _parts(item)]
     return [{"text": content}] if isinstance(content, str) else objects_in(content)

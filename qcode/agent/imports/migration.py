@@ -152,7 +152,7 @@ class _Writer:
 
 
 def _origin(source: ImportedSession) -> JsonObject:
-    """Return the part of `imported` in the header of a session that identifies the imported session."""
+    """Return the fields of `imported` in the header of a session that identify the imported session."""
     return {"program": source.program, "session_id": source.session_id}
 
 

@@ -81,7 +81,7 @@ class SourceSetting:
     why: str = ""
     """The reason if there are no changes, or a hint for the user."""
     losses: tuple[str, ...] = ()
-    """A line for each part that `changes` do not cover."""
+    """A line for each detail of the setting that `changes` do not cover."""
     is_unenforced: bool = False
     """The setting is a denial without an equivalent, so qcode would allow more than the other program."""
     is_read: bool = False

@@ -38,13 +38,13 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPrompt:
-    """The prompt of a command in qcode's form."""
+    """The prompt of a command in qcode's format."""
 
     body: str
     arguments: tuple[str, ...] = ()
     """The names of the arguments, in order."""
     losses: tuple[str, ...] = ()
-    """A line for each part that works differently in qcode."""
+    """A line for each detail that works differently in qcode."""
 
 
 def codex_prompt(text: str) -> ConvertedPrompt:
@@ -95,7 +95,7 @@ def _escape_commands(text: str) -> str:
 
 
 def _command_markdown(command: str, space: str) -> str:
-    """Return an embedded command in qcode's form: inline, or as a block if it has a backtick or several lines.
+    """Return an embedded command in qcode's format: inline, or as a block if it has a backtick or several lines.
 
     `space` separates an inline command from the text before it, as qcode requires.
     """
@@ -238,11 +238,11 @@ class _Agent:
         self.header: dict[str, object] = {
             "description": single_spaced(str(entry.pop("description", None) or ""), 1_000)
         }
-        """The front matter in qcode's form."""
+        """The front matter in qcode's format."""
         self.limits: dict[str, Any] = {}
         """The numeric fields of `header` as numbers. Fields that are read from a file are text."""
         self.losses: list[str] = []
-        """A line for each part that is not converted."""
+        """A line for each field that is not converted."""
         entry.pop("name", None)
 
     def convert(self, program: str) -> None:
@@ -313,7 +313,7 @@ def _is_enabled(value: object) -> bool:
 
 
 def _claude_tool(name: str) -> str:
-    """Return Claude's name of a tool, empty if Claude Code does not have the tool."""
+    """Return Claude Code's name of a tool, empty if Claude Code does not have the tool."""
     claude_tool = CLAUDE_TOOLS.get(name.lower())
     if claude_tool is not None or name in CLAUDE_TOOLS.values():
         return claude_tool or name

@@ -132,7 +132,7 @@ def add_opencode_rules(file: SettingsFile) -> None:
 
 
 def _with_claude_tool(text: str) -> str:
-    """Return a rule with Claude's name of its tool: `run_shell_command(git)` is `Bash(git)`."""
+    """Return a rule with Claude Code's name of its tool: `run_shell_command(git)` is `Bash(git)`."""
     match = _RULE.fullmatch(text.strip())
     tool, body = (match[1].strip(), match[2]) if match is not None else (text.strip(), None)
     name = CLAUDE_TOOLS.get(tool.lower(), tool)
@@ -148,7 +148,7 @@ def add_rule(
     location: str,
     losses: tuple[str, ...] = (),
 ) -> None:
-    """Add a finding for one rule: `text` in the form of the other program, `rule` in the form of Claude Code."""
+    """Add a finding for one rule: `text` in the format of the other program, `rule` in the format of Claude Code."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
         file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))

@@ -47,7 +47,7 @@ class _Server:
         self.values: dict[str, Any] = {}
         """The keys of qcode."""
         self.losses: list[str] = []
-        """A line for each part that is not converted."""
+        """A line for each key that is not converted."""
         self.denied: tuple[str, ...] = ()
         """The tools that must not be offered."""
 
