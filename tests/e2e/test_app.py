@@ -212,6 +212,22 @@ def test_keys_pressed_while_the_app_starts_are_not_lost(cli: CliRunner) -> None:
         terminal.wait_for("For a real model, type ")
 
 
+def test_line_typed_before_the_app_takes_the_terminal_is_sent(cli: CliRunner) -> None:
+    with Terminal(cli, "-m", "demo/demo", "--trust") as terminal:
+        assert terminal.is_echoing
+        terminal.press("hello\rdraft")
+        terminal.wait_for(lambda text: "For a real model, type " in text and "› draft" in text)
+
+
+def test_line_typed_before_the_trust_question_answers_nothing(cli: CliRunner) -> None:
+    (cli.work / "AGENTS.md").write_text("Say moo.")
+    with Terminal(cli, "-m", "demo/demo") as terminal:
+        assert terminal.is_echoing
+        terminal.press("hello\r")
+        terminal.answer_trust("1")
+        assert "› hello" in terminal.wait_for("Reads ")
+
+
 def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:
     (cli.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:

@@ -169,3 +169,12 @@ def test_answer_of_a_real_terminal_is_not_typed(tmp_path: Path) -> None:
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
         assert not terminal.modes[2031]
+
+
+@pytest.mark.parametrize("chunks", [("é\nab\n", "c\n"), ("é\na", "b\nc\n"), ("é", "\na", "b\n", "c\n")])
+def test_line_feed_is_enter_only_in_the_lines_typed_before_the_app(
+    chunks: tuple[str, ...], parser: tuple[ReportParser, FixedClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReportParser, "early_bytes", len("é\nab\n".encode()))
+    keys = [name for chunk in chunks for name in told(parser[0].feed(chunk))]
+    assert keys == ["é", "enter", "a", "b", "enter", "c", "ctrl+j"]

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -63,6 +63,8 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._question = question
         self._clock = clock
         self._env = context.env
+        self._is_asked = False
+        self._events_before_question: list[events.Event] = []
         self._crash: str | None = None
         self._signals: EndingSignals | None = None
         self.widgets = MainWidgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
@@ -87,9 +89,19 @@ class TrustApp(ThemedApp, inherit_bindings=False):
 
         self.exit(signal_code(number))
 
+    async def on_event(self, event: events.Event) -> None:
+        """Hold back what is typed before the question is open: until then, no widget takes it."""
+        if not self._is_asked and isinstance(event, events.Key | events.Paste):
+            self._events_before_question.append(event)
+        else:
+            await super().on_event(event)
+
     def _ask(self) -> None:
         self.widgets.approval.ask(self._question)
         self.widgets.approval.focus()
+        self._is_asked = True
+        for event in self._events_before_question:
+            self.post_message(event)
 
     @on(ApprovalDecided)
     def _decide(self, event: ApprovalDecided) -> None:

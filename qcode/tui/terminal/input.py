@@ -1,4 +1,4 @@
-"""Parses pastes, Alt keys and background reports in the terminal's input before Textual reads it as keys.
+"""Parses pastes, Alt keys, background reports and early lines in the terminal's input before Textual reads keys.
 
 Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
 would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
@@ -9,6 +9,7 @@ nothing waits for them. https://contour-terminal.org/vt-extensions/color-palette
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 
@@ -141,10 +142,18 @@ class TerminalBackgroundChanged(Message):
 
 
 class ReportParser(PasteParser):
-    """The paste parser, which also takes background reports out of the keys. A report may arrive in several chunks."""
+    """The paste parser, which also takes background reports out of the keys. A report may arrive in several chunks.
+
+    The class attributes are shared by all instances, because Textual creates the parser in a separate thread.
+    """
 
     asked_at = float("-inf")
-    """Time of the last query, shared by all instances because Textual creates the parser in a separate thread."""
+    """Time of the last query."""
+    early_bytes = 0
+    """The number of bytes that were typed as whole lines before the app took the terminal, and are still to be read.
+
+    The terminal passed Enter on as a line feed, as it does for a shell. After that, a line feed is Ctrl+J.
+    """
 
     def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(debug)
@@ -154,6 +163,8 @@ class ReportParser(PasteParser):
         self._held_at = 0.0
 
     def feed(self, data: str) -> Iterable[Message]:
+        if self.early_bytes:
+            data = self._with_enter_keys(data)
         if not data:
             yield from self._release_held()
         if not data or self.is_pasting:
@@ -181,6 +192,12 @@ class ReportParser(PasteParser):
             yield from self._release_held()
         yield from super().tick()
 
+    def _with_enter_keys(self, data: str) -> str:
+        """Return `data` with Enter in place of each line feed that was typed before the app took the terminal."""
+        encoded, count = data.encode(), self.early_bytes
+        type(self).early_bytes = max(0, count - len(encoded))
+        return (encoded[:count].replace(b"\n", b"\r") + encoded[count:]).decode()
+
     def _release_held(self) -> Iterable[Message]:
         keys, self.held = self.held, ""
         if keys:
@@ -189,6 +206,32 @@ class ReportParser(PasteParser):
     @property
     def _is_waiting(self) -> bool:
         return self._clock() - self.asked_at < _ANSWER_S
+
+
+def count_early_lines(driver: type[Driver]) -> type[Driver]:
+    """Return a subclass of `driver` that counts the lines typed before it took the terminal, for `ReportParser`."""
+
+    class CountingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
+        def start_application_mode(self) -> None:
+            ReportParser.early_bytes = _bytes_of_lines(getattr(self, "fileno", None))
+            super().start_application_mode()
+
+    return CountingDriver
+
+
+def _bytes_of_lines(terminal: int | None) -> int:
+    """Return the size of the whole lines that a terminal in line mode holds for its reader; otherwise 0."""
+    if sys.platform == "win32" or terminal is None:
+        return 0
+    import fcntl
+    import termios
+
+    try:
+        edits_lines = termios.tcgetattr(terminal)[3] & termios.ICANON
+        size = fcntl.ioctl(terminal, termios.FIONREAD, b"\0" * 4) if edits_lines else b""
+    except (OSError, termios.error):
+        return 0
+    return int.from_bytes(size, sys.byteorder)
 
 
 def query_background(driver: type[Driver]) -> type[Driver]:

@@ -14,7 +14,12 @@ from textual.filter import LineFilter
 from qcode.text.clean import quoted
 from qcode.tui.terminal.cell_style import NoColors
 from qcode.tui.terminal.driver import TerminalApp
-from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
+from qcode.tui.terminal.input import (
+    TerminalBackgroundChanged,
+    can_query_background,
+    count_early_lines,
+    query_background,
+)
 from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
 from qcode.tui.theme import AUTO, TERMINAL, TERMINAL_LIGHT, choose_theme, first_theme, load_themes, theme_note
 
@@ -45,7 +50,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
-        driver = super().get_driver_class()
+        driver = count_early_lines(super().get_driver_class())
         # Also for another theme: the user may switch to `auto` later.
         return query_background(driver) if can_query_background(os.environ) else driver
 
