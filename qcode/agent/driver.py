@@ -238,16 +238,16 @@ class Driver:
             queued = await self._inputs.get()
             if not isinstance(queued, tuple):
                 return queued
-            stream, incoming = queued
-            if stream is self._open_request:
+            open_request, incoming = queued
+            if open_request is self._open_request:
                 return incoming
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SendRequest():
-                self._open_request = stream = _OpenRequest()
+                self._open_request = open_request = _OpenRequest()
                 provider = self._summary_provider if effect.is_summary else self._provider
-                stream.task = self._start_task(self._receive(stream, provider, effect.request))
+                open_request.task = self._start_task(self._receive(open_request, provider, effect.request))
             case StopRequest():
                 stopped, self._open_request = self._open_request, None
                 if stopped is not None and stopped.task is not None:
@@ -280,21 +280,21 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _receive(self, stream: _OpenRequest, provider: Provider, request: ModelRequest) -> None:
+    async def _receive(self, open_request: _OpenRequest, provider: Provider, request: ModelRequest) -> None:
         """Queue the events of a reply, each with its request: see `_next_queued`."""
-        is_ended, stream.is_sent = False, True
+        is_ended, open_request.is_sent = False, True
         try:
             async for event in provider.stream(request):
                 is_ended = isinstance(event, ReplyEnded)
-                await self._inputs.put((stream, event))
+                await self._inputs.put((open_request, event))
             if not is_ended:
                 raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without a stop reason")
         except ProviderError as error:
             explained = await self._services.explain(error)
-            await self._inputs.put((stream, ReplyFailed(explained, self._random_fraction())))
+            await self._inputs.put((open_request, ReplyFailed(explained, self._random_fraction())))
         except Exception as error:  # noqa: BLE001 - a bug in a provider ends the turn, not the app
             internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
-            await self._inputs.put((stream, ReplyFailed(internal, self._random_fraction())))
+            await self._inputs.put((open_request, ReplyFailed(internal, self._random_fraction())))
 
     async def _run_tool(self, effect: RunTool) -> None:
         call_id = effect.call.call_id

@@ -100,7 +100,7 @@ class TurnUsage:
 def context_report(
     model: KnownModel,
     system: str,
-    instructions: int,
+    instruction_chars: int,
     tools: tuple[ToolSpec, ...],
     messages: Sequence[Message],
     counter: PromptCounter,
@@ -108,11 +108,11 @@ def context_report(
 ) -> ContextReport:
     """Return the sizes of the next prompt: estimates, scaled to the total if the provider counted the prompt.
 
-    `instructions` is the number of characters of `system` that come from instruction files.
+    `instruction_chars` is the number of characters of `system` that come from instruction files.
     """
     history = make_valid(messages)
     results = sum(size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult))
-    estimated_instructions = instructions // 4  # a token has about four characters
+    estimated_instructions = instruction_chars // 4  # a token has about four characters
     parts = [
         max(0, estimate_text(system) - estimated_instructions),
         estimated_instructions,
@@ -162,6 +162,7 @@ def size_of_tool(tool: ToolSpec) -> int:
 
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
+    """Return the usage of a turn that ended now."""
     discarded = ended.discarded_output_tokens
     is_interrupted = ended.outcome is Outcome.CANCELLED
     return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded, ended.by_model, is_interrupted)
@@ -300,6 +301,7 @@ class _EarlierTurn:
 
 
 def _starts_turn(stored: StoredMessage) -> bool:
+    """Return whether a message begins a turn: a message of the user without tool results."""
     message = stored.entry.message
     has_result = any(isinstance(block, ToolResult) for block in message.blocks)
     return message.role == "user" and not has_result
@@ -319,6 +321,7 @@ class _RecordedRequests:
 
 
 def _recorded_requests(stored: StoredMessage) -> _RecordedRequests:
+    """Split the requests recorded with a message. The first end ends the turn, each later end a `/compact`."""
     requests, ends = list(stored.turn_requests), stored.ends
     compactions: list[tuple[int, list[AttemptRecord]]] = []
     for index, ended in reversed(ends[1:]):

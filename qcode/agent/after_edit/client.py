@@ -283,6 +283,7 @@ class LanguageServer:
             self._loop.remove_reader(handle)
 
     def _dispatch(self, message: JsonObject) -> None:
+        """Handle a message of the server: an answer, a request or a notification."""
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             answer = self._answers.pop(number, None) if isinstance(number, int) else None
@@ -401,6 +402,7 @@ class LanguageServer:
             self._notify("workspace/didChangeWatchedFiles", {"changes": events})
 
     async def _diagnostics(self, uri: str, version: int) -> object:
+        """Return the diagnostics of the open document, requested or published, as the server supports."""
         if self._capabilities.get("diagnosticProvider"):
             return await self._pull_diagnostics(uri)
         return await self._published_diagnostics(version)

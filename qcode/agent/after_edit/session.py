@@ -161,6 +161,7 @@ class AfterEdit:
         )
 
     def _available_findings(self) -> Iterator[tuple[Path, Finding]]:
+        """Yield the findings of the finished checks, each with the path of its file."""
         for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
@@ -218,6 +219,7 @@ class AfterEdit:
             return None
 
     async def _run_check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
+        """Return the findings about one file: its new problems, and the output of a failed check command."""
         label = self._workspace.show(path)
         problems, run = await asyncio.gather(
             self._find_problems(path, before, after), self._commands.run("check", str(path), scope)
@@ -264,6 +266,7 @@ class AfterEdit:
         return (problems_by_text[0] if old is None else old), problems_by_text[-1]
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
+        """Return the problems of each text, from the language server or a checker; None if neither gives a result."""
         if await asyncio.to_thread(self._servers.has_server, path):
             problems = await self._servers.check(path, texts)
             if problems is not None:
@@ -365,6 +368,7 @@ def _digest(text: str) -> str:
 
 
 def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -> str:
+    """Return the note for the model that the formatter changed a file, with a diff if it is short."""
     note = f"The formatter changed {label} after this edit (`{run.line}`)"
     try:
         old, new = (text_file.decode(data, label).text.split("\n") for data in (before, after))

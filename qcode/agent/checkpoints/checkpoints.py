@@ -236,6 +236,7 @@ class Recorder:
         return warnings
 
     def _store_state(self, data: bytes, mode: int, path: Path) -> FileState:
+        """Store the content of a file, and return its state. Warn once per session if a content cannot be stored."""
         from qcode.agent.checkpoints.blobs import digest_of
 
         is_kept = self.blobs.store(data)

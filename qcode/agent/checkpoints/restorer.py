@@ -141,6 +141,7 @@ def _restore(
 
 
 def is_same_content(left: FileState | None, right: FileState | None) -> bool:
+    """Return whether both have the same content, or both are missing."""
     return left is right if left is None or right is None else left.digest == right.digest
 
 
@@ -204,6 +205,7 @@ class Restorer:
             raise Refused(explain(error, path)) from None
 
     def _put_file(self, folder: int, name: str, prepared: PreparedRestore, target: FileState | None) -> None:
+        """Write or delete the file or link, or change its mode, in the open `folder`."""
         path, loaded, content = prepared.restore.path, prepared.loaded, prepared.content
         if isinstance(loaded, bytes) or (target is not None and target.is_link):
             link = content if target is not None and target.is_link else None

@@ -285,6 +285,7 @@ class Rewinder:
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
     def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:
+        """Store the current contents of the files to restore; add a line to `problems` for each failure."""
         prepared: list[PreparedRestore] = []
         for restore in planned.restores:
             if restore.refusal or (restore.doubt and self._label(restore.path) not in overwrite) or _is_done(restore):
@@ -409,6 +410,7 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
 
 
 def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> SessionFileDiff | None:
+    """Return how a file differs from its state `before`, None if it does not."""
     try:
         now = read_state(path)
     except NotRestorable as refused:

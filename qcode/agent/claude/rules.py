@@ -107,6 +107,7 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
 
 
 def _convert_bare_tool(kind: str, effect: RuleEffect, source: Source) -> Conversion:
+    """Convert a rule without a pattern, which covers every call of a tool."""
     if effect == "allow" and kind == "shell" and source != "flag":
         return Conversion(loss="a rule for every command is not imported; add `shell` yourself if you want it")
     return Conversion((kind,))
@@ -124,6 +125,7 @@ def _convert_shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
 
 
 def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+    """Convert an allow rule: `git log:*` becomes `shell(git log *)`, and `npm run*` becomes `shell(npm run* *)`."""
     if "*" in words[0]:
         return Conversion(loss="a rule must name the program; this one would allow any")
     text = " ".join(words)
@@ -139,6 +141,7 @@ def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conver
 
 
 def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+    """Convert a deny or ask rule to a rule that covers at least as much: `rm *.txt` becomes `shell(rm *)`."""
     wildcard_index = next((index for index, word in enumerate(words) if "*" in word), len(words))
     stem = words[wildcard_index].partition("*")[0] if wildcard_index < len(words) else ""
     if wildcard_index == 0:
@@ -182,6 +185,7 @@ def _convert_file(tool: str, body: str, effect: RuleEffect, source: Source) -> C
 
 
 def _convert_path(body: str, effect: RuleEffect, source: Source) -> str:
+    """Convert the path of a file rule; see `Source` for a path `/a`."""
     if body.startswith("//"):
         return body[1:]
     if body.startswith("~/"):

@@ -403,6 +403,7 @@ def _read(path: Path, label: str, limit: int, accepts_pipes: bool) -> bytes:
 
 
 def _check_type(path: Path, label: str, accepts_pipes: bool) -> None:
+    """Raise `InputError` unless the path is a regular file, or a pipe if `accepts_pipes`."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

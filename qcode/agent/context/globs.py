@@ -57,6 +57,7 @@ class GlobPattern:
 
 
 def _matches_char(test: str, char: str) -> bool:
+    """Return whether the test of a node accepts a character."""
     if test == _ANY:
         return True
     if test in (_IN_NAME, _ONE):
@@ -96,6 +97,7 @@ class _Compiler:
         return GlobPattern(tuple(self._tests), tuple(map(tuple, self._next_nodes)))
 
     def _node(self, test: str, before: list[int]) -> int:
+        """Add a node after the nodes `before`, and return its number."""
         if len(self._tests) >= MAX_NODES:
             raise GlobError("the pattern is too long")
         node = len(self._tests)

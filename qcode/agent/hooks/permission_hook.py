@@ -130,7 +130,7 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
 
     Raise `UnreadableEventError` for anything that is not an event of the program.
     """
-    values = _object(data)
+    values = _parse_event(data)
     hook_format = _FORMATS[program]
     if values.get("hook_event_name") != hook_format.event:
         return None
@@ -161,7 +161,7 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
     return replace(event, calls=((action, _text(tool_input, *_PATH_FIELDS)),))
 
 
-def _object(data: bytes) -> JsonObject:
+def _parse_event(data: bytes) -> JsonObject:
     if len(data) > MAX_EVENT_BYTES:
         raise UnreadableEventError("the event is too long")
     try:
@@ -178,6 +178,7 @@ def _object(data: bytes) -> JsonObject:
 
 
 def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
+    """Return the event with the command of a shell call."""
     command = _text(tool_input, "command")
     folder = next((tool_input[key] for key in _FOLDER_FIELDS if tool_input.get(key)), None)
     if folder is not None:
@@ -219,6 +220,7 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> Decision:
+    """Return the decision for a verdict; empty if the other program decides."""
     # The other program has modes too, and asks before it uses a server or an address for the first time.
     is_left_to_program = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
     if verdict.verdict == "deny":

@@ -160,6 +160,7 @@ class HookRunner:
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
 
     async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
+        """Run the handler at `index` for one input, record the run, and return the effective answer."""
         from qcode.agent.hooks.answers import effective_answer, failed
 
         handler = self.handlers[index]

@@ -139,6 +139,7 @@ class _HookCollector:
         self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, location, str(hook)))
 
     def _add(self, handler: Handler) -> None:
+        """Add a handler, or the reason why its hook must not run."""
         command = handler.run
         assert isinstance(command, HookCommand)
         files = self._folders.files(command)
@@ -185,6 +186,7 @@ def is_relative(command: HookCommand) -> bool:
 
 
 def _unused_reason(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]) -> str:
+    """Return why a hook of Claude Code does not run in qcode, empty if it runs."""
     if event not in EVENTS:
         return "qcode has no such event"
     if hook.get("type", "command") != "command":

@@ -185,6 +185,7 @@ class TranscriptBuilder:
         return ImportedMessage(Message("assistant", tuple(blocks)), timestamp, model)
 
     def _result_of(self, call: ToolCall) -> ToolResult:
+        """Remove and return the next result of a call; without a result, return one that says so."""
         results = self._results[call.call_id]
         result = results.popleft() if results else ToolResult(call.call_id, "", NO_RESULT, is_error=True)
         return replace(result, name=call.name)

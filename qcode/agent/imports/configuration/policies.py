@@ -65,6 +65,7 @@ def _location(file: SettingsFile, node: ast.stmt) -> str:
 
 
 def _assign(statement: ast.Assign, names: dict[str, Any]) -> None:
+    """Store the value of a variable in `names`; raise `NotConvertibleError`."""
     target = statement.targets[0]
     if len(statement.targets) != 1 or not isinstance(target, ast.Name):
         raise NotConvertibleError(_NOT_LITERAL)
@@ -89,6 +90,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: ANN401  # 
 
 
 def _add_call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> None:
+    """Add the rules of a call such as `prefix_rule(...)`; raise `NotConvertibleError`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise NotConvertibleError(_NOT_LITERAL)

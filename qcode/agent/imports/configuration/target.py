@@ -80,6 +80,7 @@ class Target:
         return PlannedSetting(setting, "new" if "new" in statuses else "same", "", is_project)
 
     def _add(self, change: Change) -> tuple[Status, str]:
+        """Add a change to the plan; return its status, and the reason if it is not added."""
         values: Mapping[str, Any] = tomllib.loads(self._text)
         permissions = values.get("permissions", {})
         match change:
