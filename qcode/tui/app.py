@@ -368,7 +368,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if queued_text:
             self.widgets.prompt.replace_text(queued_text)
         else:
-            self.widgets.prompt.walk_older()
+            self.widgets.prompt.recall_older()
 
     @on(ApprovalDecided)
     def _answer(self, event: ApprovalDecided) -> None:

@@ -160,7 +160,7 @@ def test_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     history = PromptHistory(tmp_path / "file" / "history")
     history.add("kept")
-    assert not history.is_kept
+    assert not history.is_stored
     assert history.older("") == "kept"
 
 

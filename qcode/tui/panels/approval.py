@@ -1,9 +1,8 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
-`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` tells answers from text.
-The panel posts `ApprovalDecided` and stores no decision. It shows whether keys are text or answers, and marks a choice
-only if Enter chooses it. If the form has words for `typing`, Enter moves the typed text into the text field, and the
-next Enter of another burst sends it.
+`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` decides whether a key is an
+answer or text. The panel posts `ApprovalDecided` and stores no decision. It marks a choice only if Enter chooses it. If
+the form has words for `typing`, Enter moves the typed text into the text field, and a later Enter sends it.
 """
 
 from __future__ import annotations
@@ -92,9 +91,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
         # The draft that became the text in the field: as it is in the field, and as it was in the prompt, with labels.
         self._moved_draft: tuple[str, str] | None = None
-        self._pending_breaks = 0  # the Enter keys of the burst that moved the draft, before text that may follow
+        self._pending_breaks = 0  # the Enter keys since the draft was moved: line breaks if pasted text follows them
         self._edited_texts: dict[str, str] = {}
-        self._ids_in_editor: set[str] = set()
+        self._ids_being_revised: set[str] = set()
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
         self.view = QuestionView(self._text, id="approval-view")
@@ -154,7 +153,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def draft(self) -> Draft | None:
         """The editable part of the shown call, as the user has last edited it; None if it cannot be edited now."""
         approval = self.request
-        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_in_editor:
+        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_being_revised:
             return None
         return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
 
@@ -162,7 +161,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Send the edited call back for a new verdict. It stays in view and cannot be answered until then."""
         if approval_id not in self.open_ids:
             return
-        self._ids_in_editor.add(approval_id)
+        self._ids_being_revised.add(approval_id)
         if text.strip():
             self._edited_texts[approval_id] = text
         else:
@@ -178,7 +177,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         A revised call keeps its position in the queue.
         """
-        self._ids_in_editor.discard(approval.id)
+        self._ids_being_revised.discard(approval.id)
         if approval.id in self.open_ids:
             queue_index = self.open_ids.index(approval.id)
             self._open_requests[queue_index] = (approval, position)
@@ -298,7 +297,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._press(event)
 
     def _end_hold_by(self, event: events.Key) -> bool:
-        """End the hold of a key: Enter chooses its option, a character makes it text. Return whether one did.
+        """End the hold of a key: Enter chooses its option, a character makes it text. Return whether either happened.
 
         An Enter that came at the same time is part of a pasted text, such as `y` and a line break.
         """
@@ -391,7 +390,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @on(AnswerField.Changed)
     def _fit_answer(self) -> None:
-        """Give the text field the rows that it needs now."""
+        """Adapt the height of the text field to its text."""
         if self.is_writing_text:
             self._paint()
 
@@ -400,7 +399,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.go_back()
 
     @on(AnswerField.Sent)
-    def _take_text(self, event: AnswerField.Sent) -> None:
+    def _decide_by_text(self, event: AnswerField.Sent) -> None:
         event.stop()
         if self.is_writing_text and (event.text or self._form.text_decision is Deny):
             self._moved_draft = None
@@ -460,7 +459,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _is_guarded(self) -> bool:
         """Return whether a key comes too early to be meant as an answer, or the call is being revised."""
-        return self._typed.is_guarded or bool(self.request and self.request.id in self._ids_in_editor)
+        return self._typed.is_guarded or bool(self.request and self.request.id in self._ids_being_revised)
 
     @property
     def _is_typing(self) -> bool:
@@ -503,7 +502,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.focus()
 
     def _show_answer(self) -> None:
-        """Open the text field, with the cursor at the end of what was written in it before."""
+        """Open the text field, with the cursor at the end of the text that it already has."""
         self._is_answering, self._index = True, self._form.text_index
         self._typed.forget_changes()
         self._answer.move_cursor(self._answer.document.end)

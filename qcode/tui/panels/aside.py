@@ -41,7 +41,7 @@ _ONLY_CALLS = "The model called tools, which an aside cannot run, instead of ans
 _SCREEN_SHARE = 0.4
 _MIN_ROWS = 3
 _MIN_CELLS_FOR_WORDS = 44
-"""A wider panel shows the keys with their full labels."""
+"""The minimum width of a panel that shows the keys with their full labels."""
 
 
 class AsideTalk:

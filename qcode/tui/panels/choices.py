@@ -1,7 +1,7 @@
-"""The form of an approval: its title, its choices in order, and the decision that a typed text makes. Pure.
+"""The form of an approval: its title, its choices in order, and the type of decision for a typed text. Pure.
 
-The app and the linear mode use the same forms. Choices are numbered from 1 without gaps; a letter means the same in
-every form. The yes options that allow more than the one call come after the plain yes.
+The app and the linear mode use the same forms. Choices are numbered from 1 without gaps; a letter has the same meaning
+in every form. An option that allows more than this call comes after the plain "Yes".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Option:
     letter: str = ""
     """The letter that chooses it, empty if only its number does."""
     decision: Decision | None = None
-    """The decision of this choice. None: the choice opens the text field, and the text decides."""
+    """The decision of this choice; None if the choice opens the text field."""
     detail: str = ""
     """Muted text after the label: what the choice means, or the rule that it adds."""
     key: str = ""
@@ -72,13 +72,13 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an approval: the options, and the decision that a typed text makes."""
+    """The options of an approval, and the type of decision for a typed text."""
 
     options: tuple[Option, ...]
     format: Literal["edit", "command", "call", "text", "markdown"] = "call"
     """The format of the detail: an `edit` is a unified diff, `text` and `markdown` are written by the model."""
     text_decision: type[Deny | Answer] = Deny
-    """The type of decision that a typed text makes: the reason of a `Deny`, or an `Answer`."""
+    """The decision whose text the user types: `Deny` with a reason, or `Answer`."""
     hint: str = "Why not, or what to do instead?"
     """Shown in the empty text field."""
     why: str = ""
@@ -88,12 +88,12 @@ class Form:
     first: int = 0
     """The index of the option that is highlighted at first."""
     typing: str = ""
-    """A few words about a text that is typed at the choices, if Enter makes it the text of the decision.
+    """The words for text typed while the choices have the focus, if Enter moves this text into the text field.
 
-    Empty: such a text is for the next message.
+    Empty: the text is for the next message.
     """
     writing: str = "writing a reason"
-    """A few words about what the user does in the text field, for the status line."""
+    """The words of the status line while the text field is open."""
 
     @property
     def text_index(self) -> int:
@@ -281,7 +281,7 @@ _PREFIX_WARNING = (
 
 
 def confirmation_form(option: Option, form: Form) -> Form:
-    """Return the form that warns before an option is taken."""
+    """Return the form that shows the warning of an option and asks for confirmation."""
     return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning, reasons=())
 
 

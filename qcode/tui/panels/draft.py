@@ -1,9 +1,9 @@
 """The text that a user types while a question is open, and whether the next key continues it or answers.
 
-A user who is typing when a question opens must not answer it by accident. So keys of the first `GUARD_SECONDS`, and
-every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a pause keys
-answer. A key that edits, a paste, a key without a choice, or a letter or number quickly followed by another key starts
-typing: from then on every key is text, until an arrow key.
+A user who is typing when a question opens must not answer it by accident. Keys in the first `GUARD_SECONDS`, and keys
+that follow each other within this time (a burst), are added to the draft in the prompt, which the panel shows. After a
+pause, keys answer. An editing key, a paste, a key without a choice, or a letter or number quickly followed by another
+key starts typing: every key is then text, until an arrow key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOLD_SECONDS = 0.3
 BURST_SECONDS = 0.02
 """An Enter that follows a held key sooner was not pressed by a user: both belong to a pasted text."""
 _MIN_DRAFT_CELLS = 20
-"""If less is left for the draft, its label and its hint are shortened."""
+"""The minimum width of the draft; if less is free, its label and its hint are shortened."""
 _CURSOR = "▏"
 """The cursor in the row of the draft."""
 
@@ -227,13 +227,14 @@ def draft_spans(
     """
     if not text:
         return ()
-    frames = [("Kept for your next message: ", "  numbers and letters answer" if can_answer else "")]
+    # Pairs of label and hint, the longest first.
+    captions = [("Kept for your next message: ", "  numbers and letters answer" if can_answer else "")]
     if is_typing:
-        frames = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
+        captions = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
     if purpose:
-        frames = [(f"{capitalized(purpose)}: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
-    fitting = (frame for frame in frames if width - len("".join(frame)) >= _MIN_DRAFT_CELLS)
-    label, hint = next(fitting, frames[-1])
+        captions = [(f"{capitalized(purpose)}: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
+    fitting = (caption for caption in captions if width - len("".join(caption)) >= _MIN_DRAFT_CELLS)
+    label, hint = next(fitting, captions[-1])
     hint = hint if has_choices else ""
     shown = _text_around_cursor(text, cursor, max(8, width - len(label) - len(hint)))
     return (label, style_of("dim")), (shown, style_of()), (hint, style_of("dim"))

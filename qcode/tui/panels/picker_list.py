@@ -26,13 +26,14 @@ _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
 _FULL_HEIGHT = 24
 """On a screen with fewer rows the list takes `_LOW_SCREEN_SHARE`: a low, narrow screen needs rows for wrapped hints."""
-_GAP = 2
-_MARKS = 4
-"""Cells of the marks before a label: highlighted, in use."""
+_GAP_CELLS = 2
+_MARK_CELLS = 4
+"""The width of the marks before a label: highlighted, in use."""
 MIN_LABEL = 20
-_MIN_DETAIL = 12
+"""The default of `min_label`, in cells."""
+_MIN_DETAIL_CELLS = 12
 _MIN_LINES = 2
-_MIN_PINNED = 4
+_MIN_PINNED_LINES = 4
 """A list with fewer lines does not keep the heading of a scrolled group in view."""
 
 
@@ -105,7 +106,7 @@ class _TextWidths:
     detail: int = 0
     """The width of the widest detail."""
     usual_detail: int = 0
-    """The width that suffices for three quarters of the rows, at least `_MIN_DETAIL` if any row has a detail."""
+    """The width that suffices for three quarters of the rows, at least `_MIN_DETAIL_CELLS` if any row has a detail."""
 
     @classmethod
     def of(cls, rows: Sequence[PickerRow], columns: Sequence[Column]) -> _TextWidths:
@@ -118,7 +119,7 @@ class _TextWidths:
             max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
         )
         details = sorted(cell_len(one_line(row.detail)) for row in rows) or [0]
-        usual = max(details[(len(details) - 1) * 3 // 4], min(details[-1], _MIN_DETAIL))
+        usual = max(details[(len(details) - 1) * 3 // 4], min(details[-1], _MIN_DETAIL_CELLS))
         return cls(label, with_titles, details[-1], usual)
 
 
@@ -208,13 +209,13 @@ class PickerList(Widget):
         if len(lines) < len(self._lines):
             row_indexes = [line for line in lines if isinstance(line, int)]
             mark = overflow_mark(row_indexes[0] if row_indexes else 0, len(row_indexes), len(self.rows))
-            content.append(Content.styled(" " * _MARKS + mark, "$muted").truncate(width, ellipsis=True))
+            content.append(Content.styled(" " * _MARK_CELLS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 
     def _scrolled_lines(self, height: int) -> list[int | str]:
         """Return the lines to show. The heading of the first row stays in view when its group scrolls."""
         first = self._lines[self._scrolled_to(height)]
-        is_pinned = height >= _MIN_PINNED and isinstance(first, int) and bool(self.rows[first].group)
+        is_pinned = height >= _MIN_PINNED_LINES and isinstance(first, int) and bool(self.rows[first].group)
         self._first = self._scrolled_to(height - is_pinned)
         first = self._lines[self._first]
         if is_pinned and isinstance(first, int):
@@ -250,26 +251,28 @@ class PickerList(Widget):
         return self._column_widths(width).detail < self._text_widths.detail
 
     def _column_widths(self, width: int) -> _ColumnWidths:
-        total = max(1, width - _MARKS)
+        total = max(1, width - _MARK_CELLS)
         longest, cells = self._text_widths.label, self._text_widths.cells
         cell_widths: dict[int, int] = {}
         # The most important columns take their width first. A column that does not fit is cut or dropped.
         free_width = total - min(longest, self._min_label)
         for index in sorted(range(len(cells)), key=lambda index: -self._columns[index].weight):
-            cell_width = min(cells[index], free_width - _GAP)
+            cell_width = min(cells[index], free_width - _GAP_CELLS)
             if cells[index] and cell_width < min(cells[index], self._columns[index].min_width or cells[index]):
                 break
             if cells[index]:
                 cell_widths[index] = cell_width
-                free_width -= cell_width + _GAP
-        spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
-        rest = total - spent
-        # A label takes its share, and the cells that most details leave: one long detail must not cut all labels.
+                free_width -= cell_width + _GAP_CELLS
+        spent = sum(cell_width + _GAP_CELLS for cell_width in cell_widths.values())
+        remaining = total - spent
+        # A label gets its share, and the cells that most details do not need: one long detail must not cut all labels.
         longest_detail = self._text_widths.detail
-        label = min(longest, max(int(rest * _LABEL_SHARE), rest - _GAP - self._text_widths.usual_detail))
-        detail = min(longest_detail, rest - label - _GAP)
-        if detail < min(longest_detail or 1, _MIN_DETAIL):
-            label, detail = min(longest, rest), 0
+        label = min(
+            longest, max(int(remaining * _LABEL_SHARE), remaining - _GAP_CELLS - self._text_widths.usual_detail)
+        )
+        detail = min(longest_detail, remaining - label - _GAP_CELLS)
+        if detail < min(longest_detail or 1, _MIN_DETAIL_CELLS):
+            label, detail = min(longest, remaining), 0
         label = max(1, label)
         return _ColumnWidths(label, dict(sorted(cell_widths.items())), detail)
 
@@ -277,7 +280,7 @@ class PickerList(Widget):
         cells = [
             _aligned(self._columns[at].title, cell_width, self._columns[at]) for at, cell_width in widths.cells.items()
         ]
-        text = " " * (_MARKS + widths.label) + "".join(" " * _GAP + cell for cell in cells)
+        text = " " * (_MARK_CELLS + widths.label) + "".join(" " * _GAP_CELLS + cell for cell in cells)
         return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
 
     def _line(self, line: int | str, widths: _ColumnWidths, width: int) -> Content:
@@ -294,10 +297,12 @@ class PickerList(Widget):
         )
         for at, cell_width in widths.cells.items():
             cell = row.cells[at] if at < len(row.cells) else ""
-            content = Content.assemble(content, " " * _GAP, (_aligned(cell, cell_width, self._columns[at]), "$muted"))
+            content = Content.assemble(
+                content, " " * _GAP_CELLS, (_aligned(cell, cell_width, self._columns[at]), "$muted")
+            )
         if row.detail and widths.detail > 0:
             detail = _CUT_TIME.sub("…", shorten_at_words(row.detail, widths.detail))
-            content = Content.assemble(content, " " * _GAP, (detail, "$muted"))
+            content = Content.assemble(content, " " * _GAP_CELLS, (detail, "$muted"))
         return content.rstrip().truncate(width, ellipsis=True)
 
     def _underlined(self, label: str) -> Content:

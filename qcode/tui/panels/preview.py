@@ -149,7 +149,7 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
 
 
 def _wrap_indented(line: Sequence[Span], width: int) -> list[Line]:
-    """Wrap a line of text. The rows after the first one of an indented line have two more blanks than the first one."""
+    """Wrap a line of text. If it is indented, its further rows are indented by two cells more than its first row."""
     rows = wrap(line, max(1, width))
     text = line[0][0] if line else ""
     indent = len(text) - len(text.lstrip(" "))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qcode.tui.panels.choices import Option
 
 _ALL = 1_000
-"""A limit that no title and no note reaches."""
+"""A number of rows that no title and no note reaches."""
 _MIN_DETAIL_ROWS = 2
 _MIN_CHOICES = 2
 _MARK_ROWS = 1
@@ -142,6 +142,7 @@ def arrange(
 def _rows_of(
     text: QuestionText, arrangement: _Arrangement, title: list[Line], notes: list[Line], width: int
 ) -> QuestionRows:
+    """Return the rows of every part in one arrangement. Rows of title and notes that do not fit scroll."""
     choices, indexes, is_cut = choice_rows(
         text.options,
         text.current,
@@ -150,7 +151,7 @@ def _rows_of(
         wraps_others=arrangement.wraps_others,
     )
     is_title_cut, are_notes_cut = len(title) > arrangement.title, len(notes) > arrangement.notes
-    is_named = text.ends_with_name and arrangement.title == 1
+    keeps_name = text.ends_with_name and arrangement.title == 1
     before: list[Line] = []
     after: list[Line] = []
     if is_title_cut and text.is_prose:
@@ -158,7 +159,7 @@ def _rows_of(
         title, before = title[: arrangement.title], title[arrangement.title :]
     elif is_title_cut:
         after = [] if arrangement.notes else title
-        title = [_title_with_name(text.title, width)] if is_named else clip(title, arrangement.title, width)
+        title = [_title_with_name(text.title, width)] if keeps_name else clip(title, arrangement.title, width)
     if are_notes_cut and not arrangement.notes:
         before, after = ([*before, *notes], after) if text.is_warning else (before, [*after, *notes])
     is_cut = is_cut or is_title_cut or are_notes_cut
@@ -273,7 +274,7 @@ def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
 
 
 def title_with_mark(title: list[Line], above: int, below: int, width: int) -> list[Line]:
-    """Return a title whose last row ends with the numbers of hidden rows, such as `↑3 ↓12`, or `↕15` for less room."""
+    """Return a title whose last row ends with the numbers of hidden rows: `↑3 ↓12`, or `↕15` in a narrow row."""
     mark = "".join(f" {arrow}{count}" for arrow, count in (("↑", above), ("↓", below)) if count)
     if not title or not mark:
         return title

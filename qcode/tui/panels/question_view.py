@@ -59,7 +59,7 @@ class QuestionView(Vertical):
         self._detail_rows: tuple[int, list[Line]] = (0, [])  # all rows of the detail, and their width
         self._rows = QuestionRows([], [], [], [], 0)
         self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
-        self._hidden = self._hidden_above = 0  # the number of rows that an extract leaves out; before its first row
+        self._hidden = self._hidden_above = 0  # the rows that an extract omits: in total, and before its first row
         self._has_hidden_notes = False
         self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
         self._title = Static(id="approval-question", markup=False)
@@ -155,7 +155,7 @@ class QuestionView(Vertical):
         return True
 
     def scroll_by(self, rows: int) -> None:
-        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out inside.
+        """Scroll by `rows`. If an extract is shown, show all rows first, from the gap in the extract.
 
         Example: the extract shows the rows 10, 11, 12 and 20. Scrolled down, all rows are shown from row 12 on, so that
         row 13, the first one left out, is in view.

@@ -24,9 +24,9 @@ from qcode.tui.transcript.transcript import SearchPosition, Transcript
 
 _MIN_CELLS_FOR_KEYS = 72
 _SLICE_S = 0.01
-"""A search works this long before it leaves as much time to keys and painting."""
-_PATIENCE_S = 0.2
-"""A search that takes longer says so."""
+"""A search runs for this time, and then pauses for the same time, so that keys are handled and frames are painted."""
+_SHOW_BUSY_AFTER_S = 0.2
+"""A search that takes longer shows `searching…`."""
 
 
 class SearchField(SteadyInput):
@@ -113,7 +113,7 @@ class SearchBar(Horizontal):
         start = slice_start = monotonic()
         for _ in self._transcript.search_steps(text) if text.strip() else ():
             if monotonic() - slice_start > _SLICE_S:
-                if monotonic() - start > _PATIENCE_S:
+                if monotonic() - start > _SHOW_BUSY_AFTER_S:
                     self._show_count(Content.styled("searching…", "$muted"))
                 await asyncio.sleep(_SLICE_S)
                 slice_start = monotonic()

@@ -44,11 +44,11 @@ class AttachmentFinder:
 
     def files(self, query: str, is_new_mention: bool) -> FileMatches:
         """Return the files that match a mention. A new mention also starts a scan of the folder in the background."""
-        finder = self._agent.files
+        file_index = self._agent.files
         if is_new_mention:
             self._recent_paths = recent_paths(self._agent.conversation.messages)
-            finder.refresh(self._on_index_change)
-        return finder.find(query, self._recent_paths)
+            file_index.refresh(self._on_index_change)
+        return file_index.find(query, self._recent_paths)
 
     @property
     def servers(self) -> ServerCompletion | None:

@@ -125,7 +125,7 @@ class ExternalInput:
         self._notify = notify
         """Adds a notice to the transcript."""
         self._show_hint = show_hint
-        """Shows a line under the prompt."""
+        """Shows a hint in the status line."""
         self._suspend_terminal = suspend_terminal
         """Returns a context in which an editor has the terminal."""
 

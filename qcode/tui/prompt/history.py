@@ -42,7 +42,7 @@ class PromptHistory:
         self._index = len(self._entries)
         """The position of the cursor; the number of entries stands for the draft."""
         self._draft = ""
-        self.is_kept = path is not None
+        self.is_stored = path is not None
         """Sent prompts are written to the history file."""
         self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
 
@@ -90,13 +90,13 @@ class PromptHistory:
         return tuple(entry for entry in reversed(self._entries) if words in entry.lower())
 
     def _write(self, text: str) -> None:
-        """Append one entry. The first failure disables the file for this run (`is_kept`)."""
-        if self._path is None or not self.is_kept or len(text) > _MAX_STORED_CHARS:
+        """Append one entry. The first failure disables the file for this run (`is_stored`)."""
+        if self._path is None or not self.is_stored or len(text) > _MAX_STORED_CHARS:
             return
         try:
             state_file.append(self._path, json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n")
         except OSError:
-            self.is_kept = False
+            self.is_stored = False
 
 
 def _read_history(path: Path, folder: str) -> list[str]:
@@ -105,12 +105,12 @@ def _read_history(path: Path, folder: str) -> list[str]:
     if len(lines) > 2 * _MAX_PROMPTS:
         with suppress(OSError):  # leave an unreadable file unchanged
             state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
-    entries = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
+    entries = sorted(_parse_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
     latest = dict.fromkeys(text for text, _ in reversed(entries))
     return list(reversed(latest))
 
 
-def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
+def _parse_entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
     """Yield text and folder of each line. In older files a line is a JSON string, the text alone."""
     for line in lines:
         try:
@@ -149,7 +149,7 @@ class DraftFile:
         self._saved = Unsent()
 
     def save(self, unsent: Unsent) -> None:
-        """Replace the stored draft; an empty one removes the file. More output than `MAX_STORED_OUTPUT` is left out."""
+        """Replace the stored draft; an empty draft removes the file. Output above `MAX_STORED_OUTPUT` is not stored."""
         if sum(map(len, unsent.attached)) > MAX_STORED_OUTPUT:
             unsent = Unsent(unsent.text)
         if self._drafts_folder is None or unsent == self._saved:

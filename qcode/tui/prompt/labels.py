@@ -79,7 +79,7 @@ class Pastes:
         self.labels: Labels[str] = Labels()
 
     def fold(self, text: str) -> str:
-        """Return `text`, or a label that stands for it if it has more than ten lines or a thousand characters."""
+        """Return `text`; if it has more than ten lines or a thousand characters, return a label that stands for it."""
         lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= _MAX_PASTED_LINES and len(text) <= _MAX_PASTED_CHARS:
             return text

@@ -41,7 +41,7 @@ PromptKind: TypeAlias = Literal["prompt", "shell"]
 class Prompt(EditingArea):
     """A text area that submits its text. Submitting clears it; `put_back` restores a text that was rejected."""
 
-    # These messages are not dataclasses: creating one takes almost a millisecond of each start.
+    # These messages are not dataclasses: to define a dataclass takes almost a millisecond at each start.
 
     class ScrollRequested(Message):
         """Home or End was pressed in the empty prompt, where they scroll the transcript."""
@@ -99,7 +99,7 @@ class Prompt(EditingArea):
         self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
-        self._is_draft_due = False  # whether a timer will save the draft
+        self._is_draft_scheduled = False  # whether a timer will save the draft
         self._menu = menu
         menu.on_pick = self._press_enter
         self._search = search
@@ -148,7 +148,7 @@ class Prompt(EditingArea):
         """
         from qcode.safety.redaction import is_secret  # not needed for the first paint
 
-        self._is_draft_due = False
+        self._is_draft_scheduled = False
         # As typed, a queued `/command` gets its options again when it is sent, and a mention its file or image.
         texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
         texts = [text for text in texts if text and not is_secret(text)]
@@ -206,7 +206,7 @@ class Prompt(EditingArea):
         self._vim = VimKeys(
             self,
             self._label_kinds,
-            lambda is_older: self.walk_back() if is_older else self.walk_newer(),
+            lambda is_older: self.recall_or_take_back() if is_older else self.recall_newer(),
             self._show_vim,
         )
 
@@ -304,8 +304,8 @@ class Prompt(EditingArea):
         """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if the prompt was emptied."""
         if self.is_empty:
             self.save_draft()
-        elif not self._is_draft_due:
-            self._is_draft_due = True
+        elif not self._is_draft_scheduled:
+            self._is_draft_scheduled = True
             self.set_timer(_DRAFT_SECONDS, self.save_draft)
 
     def on_unmount(self) -> None:
@@ -387,7 +387,7 @@ class Prompt(EditingArea):
         elif select or not self.navigator.is_first_wrapped_line(self.cursor_location):
             super().action_cursor_up(select)
         else:
-            self.walk_back()
+            self.recall_or_take_back()
 
     def action_cursor_down(self, select: bool = False) -> None:
         if self._menu.is_open and not select:
@@ -395,20 +395,20 @@ class Prompt(EditingArea):
         elif select or not self.navigator.is_last_wrapped_line(self.cursor_location):
             super().action_cursor_down(select)
         else:
-            self.walk_newer()
+            self.recall_newer()
 
-    def walk_back(self) -> None:
+    def recall_or_take_back(self) -> None:
         """Ask the app to take back a queued prompt if this prompt is empty; otherwise show an older one."""
         if self.is_empty:
             self.post_message(self.EarlierPromptRequested())
         else:
-            self.walk_older()
+            self.recall_older()
 
-    def walk_newer(self) -> None:
-        self._walk(self.prompt_history.newer(), is_older=False)
+    def recall_newer(self) -> None:
+        self._show_recalled(self.prompt_history.newer(), is_older=False)
 
-    def walk_older(self) -> None:
-        self._walk(self.prompt_history.older(self.text), is_older=True)
+    def recall_older(self) -> None:
+        self._show_recalled(self.prompt_history.older(self.text), is_older=True)
 
     def _press_enter(self, clicked: MenuItem | None = None) -> None:
         """Insert the completion that was `clicked` or is highlighted; send the prompt if it is then complete."""
@@ -443,8 +443,7 @@ class Prompt(EditingArea):
 
     def _remember(self, typed: str) -> None:
         # A later run does not know the labels of this one.
-        stored_text = self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(typed)))
-        self.prompt_history.add(typed, stored_text)
+        self.prompt_history.add(typed, self._without_labels(typed))
 
     def offer(self, *, has_new_files: bool = False) -> None:
         """Update the menu. `has_new_files`: the file index has changed since the last update."""
@@ -538,7 +537,7 @@ class Prompt(EditingArea):
         return True
 
     def _search_key(self, event: events.Key) -> bool:
-        """Handle a key of the search. Any other key ends it and, except Enter and Tab, is for the prompt: False."""
+        """Handle a key during a search; return False if the prompt must handle it, after the search has ended."""
         if event.key in ("up", "down", "ctrl+s"):
             self._search.move(1 if event.key == "up" else -1)
             self._show_match()
@@ -553,7 +552,7 @@ class Prompt(EditingArea):
         return True
 
     def _show_match(self) -> None:
-        """Show the match in place of the one before it, so that undo goes back to the draft in one step."""
+        """Show the match in place of the previous one, so that one undo restores the draft."""
         self._drop_shown_match()
         if self._search.match is not None:
             self._set_text(self._search.match)
@@ -562,8 +561,8 @@ class Prompt(EditingArea):
         if self.text != self._search.draft:
             self.undo()
 
-    def _walk(self, text: str | None, *, is_older: bool) -> None:
-        """Show an entry of the history. The cursor is on the line where the same key moves to the next entry."""
+    def _show_recalled(self, text: str | None, *, is_older: bool) -> None:
+        """Show an entry of the history, with the cursor on the line from which the same key shows the next entry."""
         if text is None:
             return
         self._dismissed_text = text

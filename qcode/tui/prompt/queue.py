@@ -38,7 +38,7 @@ class Submission:
 
 
 class Queue(Static):
-    """The queued prompts in the order they were sent, and what is attached to the next one; hidden while empty."""
+    """The queued prompts in the order they were sent, and the attachments of the next prompt; hidden while empty."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
@@ -64,7 +64,7 @@ class Queue(Static):
         self._paint()
 
     def show_attachments(self, lines: Sequence[str]) -> None:
-        """Show what is attached to the next prompt, one line each."""
+        """Show the attachments of the next prompt, one line each."""
         self._attachments = tuple(lines)
         self._paint()
 

@@ -277,16 +277,16 @@ class Vim(MovingCursor):
             self._anchor, self.cursor = min(anchor, len(self.text)), min(cursor, len(self.text))
 
     def _select_object(self, command: VimCommand) -> None:
-        count, around = command.count or 1, command.name[0] == "a"
+        count, is_around = command.count or 1, command.name[0] == "a"
         if self.cursor > self._anchor and command.name[1] in "wW":
-            more = more_words(self.text, self.cursor, count, is_around=around, is_big=command.name[1] == "W")
+            more = more_words(self.text, self.cursor, count, is_around=is_around, is_big=command.name[1] == "W")
             if more is not None:
                 self.cursor = more[0]
             return
         if self.mode == "visual line" and self.cursor > self._anchor and command.name[1] == "p":
-            self._select_more_paragraphs(count, around)
+            self._select_more_paragraphs(count, is_around)
             return
-        extent = text_object(self.text, self.cursor, command.name[1], count, is_around=around)
+        extent = text_object(self.text, self.cursor, command.name[1], count, is_around=is_around)
         if extent is None or (extent.end <= extent.start and not extent.is_inclusive):
             return
         self._anchor = extent.start
@@ -317,7 +317,7 @@ class Vim(MovingCursor):
         elif command.name == LINES and (command.count or 1) == 1 and command.operator != "y":
             self.cursor = min(self.cursor, first_non_blank(self.text, self.cursor))
         self.wanted_column = None
-        self._history.begin_at(self.cursor)
+        self._history.set_undo_cursor(self.cursor)
         self._apply(command, region, change)
 
     def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _SelectionSize | None]:
@@ -431,7 +431,7 @@ class Vim(MovingCursor):
         elif name == "A":
             self.cursor = line_end(text, index)
         if name not in "oO":
-            self._history.begin_at(self.cursor)
+            self._history.set_undo_cursor(self.cursor)
         self._enter_insert(command, change)
 
     def _edit(self, command: VimCommand) -> None:

@@ -139,7 +139,7 @@ def _before_line(text: str, index: int) -> int:
 
 
 def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
-    """Return the text between quotes, with a count also the quotes.
+    """Return the text between quotes; with a count above 1, also the quotes.
 
     `a"` takes the quotes and the white space after them, or before them if none follows.
     """

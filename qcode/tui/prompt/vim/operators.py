@@ -61,7 +61,7 @@ def moved_region(text: str, position: int, other: int, *, is_inclusive: bool, is
     """Return the region of a motion from one position to another.
 
     An exclusive motion to the start of a line ends on the line before. If such a motion begins in an indent, the region
-    is whole lines. The region of a delete is whole lines, too, if only blanks would stay of the first and last line:
+    is whole lines. The region of a delete is whole lines, too, if only blanks would remain of the first and last line:
     `d}` on a paragraph deletes its lines.
     """
     low, high = sorted((position, other))
@@ -151,9 +151,9 @@ def join(text: str, index: int, count: int) -> ChangedText | None:
             return None if number == 0 else ChangedText(text, clamped(text, position))
         after = line_end(text, end + 1)
         following = text[end + 1 : after].lstrip(" \t")
-        is_apart = before.endswith((" ", "\t")) or not has_text or not following or following[0] == ")"
-        text = f"{text[:end]}{'' if is_apart else ' '}{following}{text[after:]}"
-        position, end = end, end + (not is_apart) + len(following)
+        needs_space = has_text and not before.endswith((" ", "\t")) and bool(following) and following[0] != ")"
+        text = f"{text[:end]}{' ' if needs_space else ''}{following}{text[after:]}"
+        position, end = end, end + needs_space + len(following)
         before, has_text = following, has_text or bool(following)
     return ChangedText(text, clamped(text, position))
 

@@ -53,8 +53,8 @@ class UndoHistory:
             self._redo_steps = []
         self._text, self._cursor = text, cursor
 
-    def begin_at(self, cursor: int) -> None:
-        """Set the position to which undo of the next change returns the cursor."""
+    def set_undo_cursor(self, cursor: int) -> None:
+        """Set the position of the cursor after an undo of the next change."""
         self._cursor = cursor
 
     def undo(self) -> RestoredText | None:
