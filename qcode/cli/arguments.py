@@ -235,7 +235,7 @@ def parse_subcommand(name: str, arguments: Sequence[str], usage: str) -> tuple[O
 
 
 def pipe_flags(options: Options) -> tuple[str, ...]:
-    """Return the given flags that have no effect in the app."""
+    """Return the flags that are set in `options` but have no effect in the app."""
     default = Options()
     return tuple(
         flag.names[0]
@@ -342,7 +342,7 @@ def _refuse_mismatched_formats(options: Options) -> None:
 
 
 def requested_format(argv: Sequence[str]) -> OutputFormat:
-    """Return the output format that a command line requests, even if the rest of it is invalid."""
+    """Return the output format that a command line requests, even if the command line is invalid."""
     before, _ = _split_at_dashes(argv)
     requested: OutputFormat = "text"
     for word, next_word in itertools.pairwise([*before, ""]):

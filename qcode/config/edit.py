@@ -150,7 +150,7 @@ def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any
 
 
 def _first_exact(candidates: Iterator[str], expected: dict[str, Any]) -> str:
-    """Return the first candidate that parses as `expected`, apart from empty tables; `ValueError` if none does."""
+    """Return the first candidate that parses as `expected`, apart from empty tables; raise `ValueError` without one."""
     for candidate in candidates:
         try:
             if _without_empty(tomllib.loads(candidate)) == _without_empty(expected):

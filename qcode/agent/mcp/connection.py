@@ -473,14 +473,14 @@ class ServerConnection:
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not (is_retry or self._uses_handshake))
-                    listed = await list_all(session, self._rejected)
+                    listing = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
                 raise ServerError(self._with_log(f"it was not ready within {limit}")) from None
             self._session = session
             self._is_ready.set()
-            self._on_listed(listed)
-            yield session, listed.ttl_s
+            self._on_listed(listing)
+            yield session, listing.ttl_s
 
     async def _negotiate(self, session: ClientSession, *, probes: bool) -> None:
         """Negotiate the protocol. If the refusal may come from a server of the older SSE transport, select that next.
@@ -537,9 +537,9 @@ class ServerConnection:
                     return
                 self._lists_changed.clear()
                 try:
-                    listed = await list_all(session, self._rejected)
-                    ttl_s = listed.ttl_s
-                    self._on_listed(listed)
+                    listing = await list_all(session, self._rejected)
+                    ttl_s = listing.ttl_s
+                    self._on_listed(listing)
                 except connection_errors() as error:  # keep the previous lists; the loop ends if the connection is lost
                     self.log.note(f"[its lists cannot be refreshed: {explain(error)}]")
                 await asyncio.sleep(_LIST_INTERVAL_S)
@@ -582,7 +582,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     tools, prompts, resources = (bool(feature is not None and feature.list_changed) for feature in features)
     if not (tools or prompts or resources):
         return
-    short_count, ended_at = 0, list[float]()  # short subscriptions in a row; when those of the last hour ended
+    short_count, ended_at = 0, list[float]()  # short subscriptions in a row; the ends of all in the last hour
     while short_count <= _MAX_SHORT_SUBSCRIPTIONS and len(ended_at) <= _MAX_SUBSCRIPTIONS_PER_HOUR:
         started_at = time.monotonic()
         with suppress(*connection_errors(), TimeoutError):
@@ -595,4 +595,4 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
         short_count = short_count + 1 if now - started_at < _SHORT_SUBSCRIPTION_S else 0
         ended_at = [*(end for end in ended_at if now - end < 3_600), now]
         await asyncio.sleep(min(0.2 * 2**short_count, 5))
-        on_change()  # events between two subscriptions are lost, so everything is listed again
+        on_change()  # events between two subscriptions are lost, so all lists are refreshed

@@ -208,9 +208,11 @@ def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
     values, titles = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list):
         return ()
-    named = titles if isinstance(titles, list) and len(titles) == len(values) else values
+    shown_titles = titles if isinstance(titles, list) and len(titles) == len(values) else values
     return tuple(
-        (value, text_in(title) or value) for value, title in zip(values, named, strict=True) if isinstance(value, str)
+        (value, text_in(title) or value)
+        for value, title in zip(values, shown_titles, strict=True)
+        if isinstance(value, str)
     )
 
 

@@ -140,7 +140,7 @@ class ServerMentions:
     def steer(self, text: str, on_ready: Callable[[tuple[Block, ...]], None]) -> None:
         """Read the resources that a steering message mentions and call `on_ready` with them.
 
-        The call follows those of earlier steering messages, so that messages keep their order.
+        The calls for several steering messages are made in the order of the messages.
         """
         # Wait for all, not just the last: the last may be withdrawn while earlier ones are still being read.
         earlier_tasks = {task for _, task in self._steering_tasks}
@@ -305,9 +305,9 @@ class ServerMentions:
                 continue
             server, _, uri = word.partition(":")
             ready = self._servers.ready().get(server)
-            listed = {resource.uri for resource in ready.listing.resources} if ready is not None else set()
-            # A comma after a mention belongs to the sentence, unless the server lists exactly this.
-            yield server, uri if uri in listed else uri.rstrip(".,;:!?)\"'")
+            listed_uris = {resource.uri for resource in ready.listing.resources} if ready is not None else set()
+            # A comma after a mention belongs to the sentence, unless the server lists a URI with it.
+            yield server, uri if uri in listed_uris else uri.rstrip(".,;:!?)\"'")
 
     async def _read_resource(self, server: str, uri: str) -> list[Block]:
         """Return a resource as a text block, followed by its images."""

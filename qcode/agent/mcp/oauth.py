@@ -265,7 +265,7 @@ class ServerAuth(OAuthClientProvider):
     async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
         """Sign in with the browser and return the login; raise `ServerError`.
 
-        `challenge` is the 401 response of the tool server, which says where to sign in.
+        `challenge` is the 401 response of the tool server, which may name the authorization server.
         """
         self._zone = zone
         self._challenge_scope = extract_scope_from_www_auth(challenge)
@@ -367,7 +367,7 @@ class ServerAuth(OAuthClientProvider):
         return metadata
 
     def _choose_scope(self) -> None:
-        """Request the scopes of the challenge, otherwise those that the server lists, plus those demanded before.
+        """Request the scopes of the challenge or of the server's metadata, and the scopes that it demanded before.
 
         The base class would otherwise request every scope of the authorization server.
         """

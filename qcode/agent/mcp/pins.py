@@ -146,8 +146,8 @@ class Pins:
 def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
-    Arguments of a server in the user's configuration are hidden, because they may be keys. Those of a project's server
-    are shown: a file of the project does not contain a key of the user.
+    Arguments of a server in the user's configuration are hidden, because they may be keys. Arguments of a project's
+    server are shown, because a file of the project does not contain a key of the user.
     """
     label = "command:" if spec.config.url is None else "address:"
     summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"

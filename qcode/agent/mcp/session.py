@@ -1,7 +1,7 @@
 """The client side of one connection: negotiation of the protocol, the lists of a server, and its errors as text.
 
-An invalid entry of a list is left out and reported; the rest of the list is used. The life cycle of a server is in
-`connection`, its transports in `transports`. The `mcp` package is imported inside the functions.
+An invalid entry of a list is skipped and reported. The life cycle of a server is in `connection`, its transports in
+`transports`. The `mcp` package is imported inside the functions.
 """
 
 from __future__ import annotations
@@ -188,14 +188,14 @@ def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package
     match error.code:
         case types.UNSUPPORTED_PROTOCOL_VERSION:
             versions = data.get("supported")
-            named = ", ".join(map(str, versions)) if isinstance(versions, list) else ""
-            if not named:
+            supported = ", ".join(map(str, versions)) if isinstance(versions, list) else ""
+            if not supported:
                 return f"{text} (it does not say which protocol versions it supports)"
-            return f"{text} (it supports only the protocol versions {single_spaced(named, 100)})"
+            return f"{text} (it supports only the protocol versions {single_spaced(supported, 100)})"
         case types.MISSING_REQUIRED_CLIENT_CAPABILITY:
             required = data.get("requiredCapabilities")
-            named = ", ".join(required) if isinstance(required, dict) else ""
-            return f"{text} (it requires a feature that is off or not supported: {single_spaced(named, 100)})"
+            features = ", ".join(required) if isinstance(required, dict) else ""
+            return f"{text} (it requires a feature that is off or not supported: {single_spaced(features, 100)})"
         case types.HEADER_MISMATCH:
             return f"{text} (headers and body of the request differ: a proxy in between may have changed them)"
     return text or f"error {error.code}"
@@ -240,7 +240,7 @@ def open_session(
 
     class ServerSession(ClientSession):
         async def validate_tool_result(self, name: str, result: types.CallToolResult) -> None:
-            """Skip the check against the server's own schema, which may be wrong, or made to take forever."""
+            """Skip the check against the schema of the server, which may be wrong or malicious."""
 
     async def handle_elicitation(context: object, params: Any) -> types.ElicitResult:  # noqa: ANN401  # form or URL
         return await elicit(params)
@@ -322,8 +322,8 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
         if not problem and key == "tools" and version in MODERN_PROTOCOL_VERSIONS:
             problem = find_invalid_x_mcp_header(entry["inputSchema"]) or ""
         if problem:
-            named = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
-            rejected.append((named, problem))
+            name = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
+            rejected.append((name, problem))
         else:
             valid.append(entry)
     raw[key] = valid

@@ -109,7 +109,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def shown_name(tool: str) -> str:
-    """Return the name of a tool for display: cleaned, on one line, truncated; `(unnamed)` if nothing is left."""
+    """Return the name of a tool for display: cleaned, on one line, truncated; `(unnamed)` if it is empty then."""
     text = _visible_chars(tool).replace("\n", " ").replace("\t", " ").strip() or "(unnamed)"
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 

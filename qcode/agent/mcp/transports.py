@@ -107,7 +107,7 @@ async def connect_stdio(
 async def _start_process(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
     """Start the process and return it with the read ends of its stdout and stderr, which the caller closes.
 
-    Uses its own pipes, because asyncio's stay open as long as any child of the server holds the other end.
+    The pipes are created here, because those of asyncio stay open while any child of the server has the other end.
     """
     (out_read, out_write), (err_read, err_write) = os.pipe(), os.pipe()
     with contextlib.ExitStack() as pipes:

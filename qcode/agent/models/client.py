@@ -98,7 +98,7 @@ class ModelClient:
         return self.model.facts.price
 
     def known_model(self) -> KnownModel:
-        """Return everything that is currently known about the model."""
+        """Return the model with its facts, including the learned limits of its host."""
         host = self._limits.knowledge(self.provider.host, self.model.name)
         # The current answer of the server overrides a limit learned earlier.
         first_cap = self._limits.first_cap(self.provider.host, self.model.name)

@@ -259,7 +259,9 @@ class StoredCallFacts:
 def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
     """Return a line for each model with learned limits whose name contains `model_name`."""
     rows = limits.all_limits()
-    return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if model_name in model]
+    return [
+        f"learned from {host}: {model}  {_facts(knowledge)}" for (host, model), knowledge in rows if model_name in model
+    ]
 
 
 def _facts(knowledge: HostKnowledge) -> str:

@@ -71,12 +71,12 @@ class Recording:
         messages = [message_to_json(message) for message in request.messages]
         thread = _thread_of(cast(JsonObject, redacted_values(messages[0], self._redact)))
         earlier = self._threads.get(thread, [])
-        kept = 0
-        while kept < min(len(earlier), len(messages)) and earlier[kept] == messages[kept]:
-            kept += 1
+        unchanged = 0
+        while unchanged < min(len(earlier), len(messages)) and earlier[unchanged] == messages[unchanged]:
+            unchanged += 1
         self._threads[thread] = messages
-        added = request_to_json(request, messages[kept:])
-        self._write({"request": self._count, "thread": thread, "kept": kept, **added})
+        added = request_to_json(request, messages[unchanged:])
+        self._write({"request": self._count, "thread": thread, "kept": unchanged, **added})
         return self._count
 
     def record_reply(
@@ -227,8 +227,8 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
         if "request" not in row:
             continue
         try:
-            thread, kept = str(row["thread"]), cast(int, row["kept"])
-            threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
+            thread, unchanged = str(row["thread"]), cast(int, row["kept"])
+            threads[thread] = [*threads.get(thread, [])[:unchanged], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
             events = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, events, _error_from(reply.get("error")))

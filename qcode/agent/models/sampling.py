@@ -99,7 +99,7 @@ class Sampling:
             ),
             client.retries.without_question,
             max_turns=1,
-            max_budget_usd=self._side_questions.budget_left(),
+            max_budget_usd=self._side_questions.remaining_budget(),
             allows_calls=False,
         )
         turn = Turn(settings, client.known_model(), messages[:-1], client.counter())

@@ -46,7 +46,7 @@ class Selection:
     """A selected model."""
 
     spec: ProviderSpec
-    """How to connect, unless `provider` is given."""
+    """How to connect to the provider; not used if `provider` is set."""
     model: str
     """The name of the model at its host."""
     note: str
@@ -139,7 +139,7 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
 def _check_demo_model(model: str) -> None:
     """Raise `UsageError` for a model that the demo provider does not have. Other hosts decide about their models."""
     if model == DEMO:
-        return  # known without loading the provider, which a start does not need yet
+        return  # no need to load the provider
     from qcode.providers.demo.provider import DEMO_MODEL, DEMO_MODELS
 
     if model not in DEMO_MODELS:

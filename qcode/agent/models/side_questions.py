@@ -79,11 +79,11 @@ class SideQuestions:
             client.output,
             client.retries.without_question,
             max_turns=MAX_REPLIES,
-            max_budget_usd=self.budget_left(),
+            max_budget_usd=self.remaining_budget(),
             allows_calls=False,
         )
 
-    def budget_left(self) -> Decimal | None:
+    def remaining_budget(self) -> Decimal | None:
         """Return the limit of one prompt, or the remaining limit of the running turn; raise `ValueError` if used up."""
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd

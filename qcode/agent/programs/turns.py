@@ -373,8 +373,8 @@ class TurnStream:
                 conversation.set_mode(_checked_mode(self._fields["permission_mode"]))
             prompt, blocks = self._blocks()
             options = self._options(prompt)
-            sent = prompt if self._answer_type is None else f"{prompt}\n\n{self._answer_type.schema.instructions}"
-            async with aclosing(conversation.submit(sent, blocks, options)) as events:
+            instructions = "" if self._answer_type is None else f"\n\n{self._answer_type.schema.instructions}"
+            async with aclosing(conversation.submit(f"{prompt}{instructions}", blocks, options)) as events:
                 async for event in events:
                     self._record(event)
                     yield event
@@ -551,7 +551,7 @@ class TurnStream:
         )
 
     def _unfinished_end(self) -> TurnEnded:
-        """Return the last event of a turn that was left before this event was read."""
+        """Return a `TurnEnded` for a turn whose events were not read to the end."""
         calls = ApiCalls(initial=self._reply_count)
         text, spent = self._answer.text, self._latest_usage
         return TurnEnded(

@@ -457,8 +457,8 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = result
 
-    def record_inner_intent(self, call_id: str, inner_id: str, ran: str) -> bool:
-        """Record that the call `inner_id` of a sub-agent runs with the arguments `ran` (JSON).
+    def record_inner_intent(self, call_id: str, inner_id: str, run_arguments: str) -> bool:
+        """Record that the call `inner_id` of a sub-agent runs with these arguments (JSON).
 
         `call_id` is the call that started the sub-agent. Return whether the user edited the arguments.
         """
@@ -467,9 +467,9 @@ class SessionHistory:
         inner = last.agent_work.setdefault(call_id, AgentWork())
         inner.intents.add(inner_id)
         calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_id)
-        is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
+        is_revised = any(parse_object(run_arguments) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
-            inner.edited_arguments[inner_id] = ran
+            inner.edited_arguments[inner_id] = run_arguments
         return is_revised
 
     def compact(self, ranges: Iterable[NumberRange], new: Iterable[tuple[int, StoredMessage]]) -> None:

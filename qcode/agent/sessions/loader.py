@@ -158,9 +158,14 @@ class _SessionReader:
             case "intent" if last is not None:
                 call_id = str_field(record, "call_id")
                 last.intents.add(call_id)
-                ran, sent = record.get("arguments"), {call.call_id: call.arguments for call in last.entry.message.calls}
-                if isinstance(ran, str) and call_id in sent and parse_object(ran) != parse_object(sent[call_id]):
-                    last.edited_arguments[call_id] = ran
+                run_arguments = record.get("arguments")
+                sent_arguments = {call.call_id: call.arguments for call in last.entry.message.calls}.get(call_id)
+                if (
+                    isinstance(run_arguments, str)
+                    and sent_arguments is not None
+                    and parse_object(run_arguments) != parse_object(sent_arguments)
+                ):
+                    last.edited_arguments[call_id] = run_arguments
             case "result":
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):

@@ -1,4 +1,4 @@
-"""The file with the text of the current reply, so that a killed process loses almost none of it.
+"""The file with the text of the current reply, so that a killed process loses only the last words.
 
 `ID.partial` is beside the session file and is emptied when the reply is committed. The file is append-only JSONL,
 written without fsync: the number that the message of the reply will have, and segments of text. A segment replaces an

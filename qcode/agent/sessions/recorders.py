@@ -138,7 +138,7 @@ class ShownRecorder:
         self._asked_calls: dict[str, bool] = {}
         """The calls about which the user is asked, and whether each is the call of a sub-agent."""
         self._waits_since: float | None = None
-        """When the turn began to wait only for the user; None if it does not."""
+        """The time at which the turn began to wait only for the user; None if the turn does not wait."""
         self._waited_s = 0.0
         self._pending_items: list[ShownItem] = []
         self._chars = 0

@@ -463,7 +463,7 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
 
 
 def shown_from(value: Json) -> ShownItem | None:
-    """Return an item; None if it is of an unknown type. Raise `ValueError` if it is invalid."""
+    """Return an item, None if its type is unknown. Raise `ValueError` if the item is invalid."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
     offset = value.get("at", 0)
@@ -543,9 +543,9 @@ def _searched_from(value: JsonObject) -> WebSearched:
 
 
 def _int_fields(value: Json, cls: type[Any]) -> dict[str, int]:
-    known = {field.name for field in fields(cls)}
+    field_names = {field.name for field in fields(cls)}
     items = value.items() if isinstance(value, dict) else ()
-    return {name: count for name, count in items if name in known and isinstance(count, int)}
+    return {name: count for name, count in items if name in field_names and isinstance(count, int)}
 
 
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in _ESCAPED}

@@ -143,8 +143,8 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
         if stored_result is not None:
             edited = stored_result.ran_arguments
         else:
-            asked = "" if question is None else question.arguments
-            edited = stored.edited_arguments.get(call.call_id, asked)
+            shown_arguments = "" if question is None else question.arguments
+            edited = stored.edited_arguments.get(call.call_id, shown_arguments)
         if edited:
             call = replace(call, arguments=edited)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):

@@ -331,7 +331,7 @@ class Session:
                 self._write(record)
 
     def sync(self) -> None:
-        """Sync everything to disk: before a tool runs, and at the end of a turn. May block."""
+        """Sync all records to disk: before a tool runs, and at the end of a turn. May block."""
         with self._lock:
             self._file.sync()
 

@@ -90,7 +90,7 @@ class CallView:
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
-        """The arguments that nothing else shows in full: name, text, and language for highlighting."""
+        """The arguments that are not shown in full elsewhere: name, text, and language for highlighting."""
         return tuple(
             (name, *self._detail(name, value)) for name, value in self.arguments.items() if not self._shows(name, value)
         )
@@ -149,7 +149,7 @@ class SessionStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionTurn:
-    """A prompt and everything until the next prompt."""
+    """A prompt and the messages before the next prompt."""
 
     number: int
     """Counted from 1."""
@@ -292,8 +292,8 @@ def _ending(stored: StoredMessage, entry: HistoryEntry, redact: Callable[[str], 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
     """Return the sum of the costs; None if one of them is unknown, or if there are none."""
     costs = [turn.cost for turn in used]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs, Decimal(0)) if costs and len(known_costs) == len(costs) else None
 
 
 def usage_facts(usage: Usage, cost: Decimal | None) -> Iterator[str]:
@@ -328,7 +328,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     """Return a call as the user saw it. A session of an earlier version has no `display`."""
     arguments = parse_object(call.arguments) or {}
     argument = main_argument(call, _MAX_ARGUMENT_CHARS)
-    if MARKER_KEY in arguments:  # stored in place of arguments that were cut
+    if MARKER_KEY in arguments:  # the marker replaces truncated arguments
         arguments = {}
     if result is None:
         return CallView(call.name, argument, arguments, "no result")

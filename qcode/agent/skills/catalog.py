@@ -74,22 +74,22 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
     def tokens(handle: str) -> int:
         return estimate_text(_row(handle, texts[handle], is_project=is_project[handle])) + 1
 
-    tokens_left = budget(window) - sum(map(tokens, texts))
+    remaining_tokens = budget(window) - sum(map(tokens, texts))
     shortened: list[str] = []
     for handle in sorted(texts, key=lambda value: -len(texts[value])):
-        if tokens_left >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
+        if remaining_tokens >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
             break
-        tokens_left += tokens(handle)
+        remaining_tokens += tokens(handle)
         texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION_CHARS)
-        tokens_left -= tokens(handle)
+        remaining_tokens -= tokens(handle)
         shortened.append(handle)
     undescribed: list[str] = []
     for handle in sorted(texts, key=lambda name: (uses.get(name, 0), name)):
-        if tokens_left >= 0:
+        if remaining_tokens >= 0:
             break
-        tokens_left += tokens(handle)
+        remaining_tokens += tokens(handle)
         texts[handle] = ""
-        tokens_left -= tokens(handle)
+        remaining_tokens -= tokens(handle)
         undescribed.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])

@@ -47,7 +47,7 @@ class SkillFolder:
     """The path for the user."""
     project_root: Path | None = None
     """The project: links in the folder must not lead out of it; None for a folder of the user."""
-    is_named: bool = False
+    is_configured: bool = False
     """The settings name the folder (`skills.paths`), so it may itself be a skill."""
 
 
@@ -71,19 +71,19 @@ def skill_folders(
     *,
     is_trusted: bool,
     reads_other_programs: bool = True,
-    named: Sequence[str] = (),
+    configured_paths: Sequence[str] = (),
 ) -> tuple[SkillFolder, ...]:
     """Return the folders that may have skills, in order of precedence; they need not exist.
 
     `config_dir` is None if files of the user do not apply to the run. With `reads_other_programs`, the folders of other
-    programs are included. `named` are paths of the settings; a relative path is relative to the home folder.
+    programs are included. `configured_paths` are those of the settings; a relative path is relative to the home folder.
     """
     folders: list[SkillFolder] = []
     if config_dir is not None:
         folders.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
         if reads_other_programs and home is not None:
             folders += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
-    folders += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
+    folders += [SkillFolder(_configured_folder(path, home), path, is_configured=True) for path in configured_paths]
     if is_trusted:
         real_root = root.resolve()
         for candidate in _folders_up(folder.resolve(), real_root):
@@ -269,7 +269,7 @@ class _SkillWalk:
             return
         if folder.path.is_symlink():
             self._report_broken_link(folder.path, folder)
-        if folder.is_named:
+        if folder.is_configured:
             try:
                 skill_file = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
             except OSError:

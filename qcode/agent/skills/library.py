@@ -116,8 +116,8 @@ class SkillLibrary:
             f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
             for command in hidden
         )
-        kept = tuple(command for command in custom.commands if command not in hidden)
-        return replace(custom, commands=kept, problems=(*custom.problems, *problems))
+        commands = tuple(command for command in custom.commands if command not in hidden)
+        return replace(custom, commands=commands, problems=(*custom.problems, *problems))
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -278,7 +278,7 @@ def _find_skills(context: RunContext) -> DiscoveredSkills:
             context.root,
             is_trusted=context.reads_project,
             reads_other_programs=settings.foreign,
-            named=settings.paths,
+            configured_paths=settings.paths,
         ),
         cache,
     )

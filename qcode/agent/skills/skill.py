@@ -61,7 +61,7 @@ class Skill:
     folder: Path
     """The folder of the file, with links resolved."""
     folder_label: str
-    """The folder of skills in which it was found, for display."""
+    """The folder of skills that contains the folder of the skill, for display."""
     is_from_project: bool = False
     warnings: tuple[str, ...] = ()
     hint: str = ""

@@ -101,7 +101,7 @@ class Tracing:
             "gen_ai.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_DURATION_BOUNDS
         )
         self._turns: dict[str, StartedSpan] = {}
-        """The running turns by their id: that of the call that started the sub-agent, empty for the user's turn."""
+        """The running turns by id: the id of the call that started the sub-agent, empty for the user's turn."""
         self._calls: dict[str, StartedSpan] = {}
         """The running tool calls by their id."""
         self._turn_ids: dict[str, str] = {}

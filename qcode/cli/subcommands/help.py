@@ -70,7 +70,7 @@ def topic_lines(topic: str) -> Iterator[str]:
         yield from _exit_code(topic)
     if re.fullmatch(r"[A-Z][A-Z_]+", topic):
         yield from _variable_lines(topic)
-    yield from _key_lines(topic, is_table_wanted=topic not in TOPICS)
+    yield from _key_lines(topic, includes_tables=topic not in TOPICS)
 
 
 def _flag(flag: Flag) -> list[str]:
@@ -111,13 +111,13 @@ def _usage(name: str) -> Iterator[str]:
             yield from help_entry(form, effect).splitlines()
 
 
-def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
-    """Yield the meaning of a config key, or of each key of a table if wanted."""
+def _key_lines(topic: str, *, includes_tables: bool) -> Iterator[str]:
+    """Yield the meaning of a config key; with `includes_tables`, also of each key of a table."""
     from qcode.config.schema import KEYS
 
     name = topic.strip("[]")
     for key in KEYS:
-        if key.name == name or (is_table_wanted and key.name.startswith(f"{name}.")):
+        if key.name == name or (includes_tables and key.name.startswith(f"{name}.")):
             default = "" if key.default in (None, ()) else f" (default: {_display(key.default)})"
             yield from _wrapped(f"{key.name}: {key.kind.expected}{default}", "        ")
             yield from _wrapped(f"    {key.meta.meaning}", "    ")

@@ -66,9 +66,9 @@ class StoredItem:
 
 def stored_items(paths: ConfigPaths) -> list[StoredItem]:
     """Return the files and folders of qcode that exist."""
-    named = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
-    named += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
-    return [StoredItem(path, meaning, _size(path)) for path, meaning in named if os.path.lexists(path)]
+    candidates = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
+    candidates += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
+    return [StoredItem(path, meaning, _size(path)) for path, meaning in candidates if os.path.lexists(path)]
 
 
 def run_uninstall(arguments: Sequence[str]) -> int:

@@ -65,8 +65,8 @@ class Installation:
     def source(self) -> str:
         if self.clone is not None:
             return f"from {self.clone}"
-        named = self.archive or self.repository
-        return f"from {visible(named)}" if named else f"with {self.installer}"
+        origin = self.archive or self.repository
+        return f"from {visible(origin)}" if origin else f"with {self.installer}"
 
     @property
     def update_command(self) -> str:

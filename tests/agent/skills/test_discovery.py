@@ -34,7 +34,7 @@ def test_folders_are_read_in_their_order(places: Places, tmp_path: Path) -> None
         ]
     ):
         put(folder, f"skill-{number}")
-    found = places.find("a", named=[str(named)])
+    found = places.find("a", configured_paths=[str(named)])
     assert [skill.handle for skill in found.skills] == [f"skill-{number}" for number in range(10)]
     assert [skill.is_from_project for skill in found.skills] == [False] * 4 + [True] * 6
     assert (found.problems, found.name_clashes) == ((), ())
@@ -106,8 +106,8 @@ def test_folders_inside_a_skill_or_too_deep_are_not_skills(places: Places) -> No
 
 def test_named_folder_may_itself_be_a_skill(places: Places) -> None:
     put(places.home, "own/pdf")
-    assert [skill.handle for skill in places.find(named=["~/own/pdf"]).skills] == ["pdf"]
-    assert [skill.handle for skill in places.find(named=["own"]).skills] == ["pdf"]
+    assert [skill.handle for skill in places.find(configured_paths=["~/own/pdf"]).skills] == ["pdf"]
+    assert [skill.handle for skill in places.find(configured_paths=["own"]).skills] == ["pdf"]
 
 
 def test_lower_case_file_name_is_read(places: Places) -> None:
