@@ -37,6 +37,48 @@ def redrawn(text: str) -> str:
     )
 
 
+_MIN_REDUCED = 4_096
+_MAX_LINE = 65_536
+
+
+class RedrawnStream:
+    """Reduces output that arrives in pieces like `redrawn`. An unfinished line is held back, up to a limit."""
+
+    def __init__(self) -> None:
+        self._line = ""
+        self._next_size = _MIN_REDUCED
+        """The size at which the unfinished line is reduced again. It doubles, so that the work stays linear."""
+
+    def add(self, text: str) -> str:
+        """Add output; return the lines that it completes."""
+        self._line += text
+        end = self._line.rfind("\n", len(self._line) - len(text)) + 1
+        complete = redrawn(self._line[:end])
+        self._line = self._line[end:]
+        if end:
+            self._next_size = _MIN_REDUCED
+        if len(self._line) >= self._next_size:
+            self._line = reduced_line(self._line)
+            self._next_size = max(_MIN_REDUCED, 2 * len(self._line))
+            if len(self._line) >= _MAX_LINE:
+                return complete + self.end()
+        return complete
+
+    def end(self) -> str:
+        """Return the unfinished line."""
+        line, self._line, self._next_size = redrawn(self._line), "", _MIN_REDUCED
+        return line
+
+
+def reduced_line(line: str) -> str:
+    """Return a shorter unfinished line that looks the same, whatever follows it.
+
+    Only the part before the last carriage return is reduced: after that character the cursor is in the first column.
+    """
+    end = line.rfind("\r")
+    return redrawn(line[:end]) + line[end:] if end > 0 else line
+
+
 def redrawn_cells(line: str) -> list[tuple[str, int]]:
     """Return the text of each column after all cursor movements, with the index of its character in `line`.
 

@@ -76,6 +76,12 @@ class Job:
         self._append_output(text)
         self.unread += text
         self.is_readable.set()
+        if len(self.unread) > self.limit and "\r" in text:
+            from qcode.text.redrawn import redrawn, reduced_line
+
+            # Only the last state of a progress bar counts; the unfinished line is reduced to its last two.
+            finished, newline, line = self.unread.rpartition("\n")
+            self.unread = redrawn(finished) + newline + reduced_line(line)
         excess = len(self.unread) - self.limit
         if excess > 0:
             self.unread = self.unread[excess:]
@@ -88,8 +94,10 @@ class Job:
             self._stored_bytes += len(data)
 
     def read(self) -> str:
-        """Return and clear the unread output."""
-        text, dropped = self.unread, self.dropped_chars
+        """Return and clear the unread output: the last state of each line, as the model gets it."""
+        from qcode.text.redrawn import redrawn  # only the first read needs it
+
+        text, dropped = redrawn(self.unread), self.dropped_chars
         self.unread, self.dropped_chars = "", 0
         if self.is_running:
             self.is_readable.clear()

@@ -6,9 +6,13 @@ import codecs
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
+
+if TYPE_CHECKING:
+    from qcode.text.redrawn import RedrawnStream
 
 MAX_STORED_BYTES = 50 * 1024 * 1024
 """The maximum size of the output file."""
@@ -22,19 +26,23 @@ a line that counts the others."""
 
 
 class OutputCollector:
-    """A collector of output bytes. It calls `folder` only if there are more than `limit` characters."""
+    """A collector of output bytes. It calls `folder` only if there are more than `limit` characters.
 
-    def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
-        self._half = max(limit // 2, 100)
-        """The number of characters kept at the beginning, and at the end."""
+    `is_redrawn`: the output is that of a command, so the model gets only the last state of lines such as a progress
+    bar. The user's text and the file keep every state.
+    """
+
+    def __init__(self, limit: int, folder: Callable[[], Path], *, is_redrawn: bool = False) -> None:
         self._folder = folder
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._head: str | None = None
-        """The beginning of a long output, None while the output is within the limit."""
-        self._text = ""
-        """The output after `_head`, without the omitted middle."""
-        self._dropped_chars = 0
-        self._dropped_lines = 0
+        self._raw = _Excerpt(limit)
+        self._redrawn = self._raw
+        """The text for the model."""
+        self._stream: RedrawnStream | None = None
+        if is_redrawn:
+            from qcode.text.redrawn import RedrawnStream  # only the first command needs it
+
+            self._redrawn, self._stream = _Excerpt(limit), RedrawnStream()
         self._stored_bytes = 0
         self._file: int | None = None
         self._path: Path | None = None
@@ -43,13 +51,13 @@ class OutputCollector:
     def feed(self, data: bytes, *, is_last: bool = False) -> str:
         """Add output and return it as text; an incomplete character at its end is held back."""
         text = self._decoder.decode(data, final=is_last)
-        self._text += text
         self._store(data)
-        if self._head is None and len(self._text) > 2 * self._half:
-            self._head, self._text = self._text[: self._half], self._text[self._half :]
+        was_long = self._raw.is_long
+        self._raw.add(text)
+        if self._raw.is_long and not was_long:
             self._open()
-        if self._head is not None and len(self._text) > 4 * self._half:
-            self._cut()
+        if self._stream is not None:
+            self._redrawn.add(self._stream.add(text))
         return text
 
     def collected_bytes(self) -> tuple[bytes, bytes]:
@@ -70,30 +78,22 @@ class OutputCollector:
     def close(self) -> str:
         """Close the file and return the text for the model. It reports omitted text, and names the file."""
         self.feed(b"", is_last=True)
+        if self._stream is not None:
+            self._redrawn.add(self._stream.end())
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        return self._text_with(f"{self._dropped_chars:,} characters")
+        return self._redrawn.text(self._hint, counts_lines=False)
 
     def text_for_user(self) -> str:
         """Return the text for the user, which also counts the lines that were left out. Call it after `close`."""
-        return self._text_with(_size_text(self._dropped_lines, self._dropped_chars))
+        return self._raw.text(self._hint, counts_lines=True)
 
-    def _text_with(self, dropped: str) -> str:
-        if self._head is None:
-            return self._text
-        self._cut()
+    @property
+    def _hint(self) -> str:
         is_whole = self._stored_bytes <= MAX_STORED_BYTES
         stored = "all of it" if is_whole else f"its first {MAX_STORED_BYTES:,} bytes"
-        hint = f"; {stored} in {self._path}" if self._path else ""
-        return f"{self._head}\n[... {dropped} omitted{hint} ...]\n{self._text}"
-
-    def _cut(self) -> None:
-        excess = len(self._text) - self._half
-        if excess > 0:
-            self._dropped_chars += excess
-            self._dropped_lines += self._text.count("\n", 0, excess)
-            self._text = self._text[excess:]
+        return f"; {stored} in {self._path}" if self._path else ""
 
     def _open(self) -> None:
         try:
@@ -109,7 +109,7 @@ class OutputCollector:
         """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
         remaining = max(MAX_STORED_BYTES - self._stored_bytes, 0)
         self._stored_bytes += len(data)
-        if self._head is None:
+        if not self._raw.is_long:
             self._unstored.append(data)
         elif self._file is not None and remaining:
             try:
@@ -117,6 +117,46 @@ class OutputCollector:
             except OSError:
                 os.close(self._file)
                 self._file = self._path = None
+
+
+class _Excerpt:
+    """The beginning and the end of a text of more than `limit` characters, or all of a shorter text."""
+
+    def __init__(self, limit: int) -> None:
+        self._half = max(limit // 2, 100)
+        """The number of characters kept at the beginning, and at the end."""
+        self._head: str | None = None
+        """The beginning of a long text, None while the text is within the limit."""
+        self._text = ""
+        """The text after `_head`, without the omitted middle."""
+        self._dropped_chars = 0
+        self._dropped_lines = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self._head is not None
+
+    def add(self, text: str) -> None:
+        self._text += text
+        if self._head is None and len(self._text) > 2 * self._half:
+            self._head, self._text = self._text[: self._half], self._text[self._half :]
+        if self._head is not None and len(self._text) > 4 * self._half:
+            self._cut()
+
+    def text(self, hint: str, *, counts_lines: bool) -> str:
+        """Return the text; the line in place of its omitted middle ends with `hint`."""
+        if self._head is None:
+            return self._text
+        self._cut()
+        dropped = _size_text(self._dropped_lines if counts_lines else 0, self._dropped_chars)
+        return f"{self._head}\n[... {dropped} omitted{hint} ...]\n{self._text}"
+
+    def _cut(self) -> None:
+        excess = len(self._text) - self._half
+        if excess > 0:
+            self._dropped_chars += excess
+            self._dropped_lines += self._text.count("\n", 0, excess)
+            self._text = self._text[excess:]
 
 
 class LiveOutput:

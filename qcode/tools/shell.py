@@ -268,7 +268,7 @@ async def wait_for(
 
     A command that moves to the background gets the time limit of a job, and all its output is in the job's file.
     """
-    collector = OutputCollector(context.max_output_chars, lambda: scratch)
+    collector = OutputCollector(context.max_output_chars, lambda: scratch, is_redrawn=True)
     live = LiveOutput(context.output)
     job: Job | None = None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from unittest.mock import patch
 
 import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.redrawn import is_redrawn, redrawn, redrawn_cells
+from qcode.text.redrawn import RedrawnStream, is_redrawn, redrawn, redrawn_cells
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,22 @@ def test_redrawn_line_takes_linear_time(sequence: str) -> None:
         return min(times)
 
     assert seconds(8_000) < 10 * seconds(2_000) + 0.02
+
+
+@given(PIECES, st.sampled_from([1, 8, 4_096]))
+def test_output_in_pieces_has_the_same_lines(pieces: list[str], size: int) -> None:
+    pieces = [*pieces, "\n", *pieces]
+    stream = RedrawnStream()
+    with patch("qcode.text.redrawn._MIN_REDUCED", size):
+        found = "".join(map(stream.add, pieces)) + stream.end()
+    expected = redrawn("".join(pieces))
+    assert [line.rstrip(" ") for line in found.split("\n")] == [line.rstrip(" ") for line in expected.split("\n")]
+
+
+@pytest.mark.parametrize("piece", ["x" * 1_000, "\r10% of the files", "\x08/", "\r\x1b[Kdone"])
+def test_endless_line_is_reduced_in_linear_time_and_bounded_memory(piece: str) -> None:
+    stream, started, size = RedrawnStream(), time.process_time(), 0
+    for _ in range(20_000):
+        size = max(size, len(stream.add(piece)))
+    assert max(size, len(stream.end())) <= 130_000
+    assert time.process_time() - started < 5

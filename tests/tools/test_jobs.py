@@ -132,6 +132,23 @@ def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(runner
     play(runner, scenes, limit=1_000)
 
 
+def test_read_of_a_progress_bar_returns_its_last_state(runner: ToolRunner) -> None:
+    bar = "for n in $(seq 0 999); do printf '\\rfetching %s' $n; done"
+
+    async def scenes(background: Background) -> None:
+        await background.shell(f"echo first; {bar}; until [ -e go ]; do sleep 0.01; done; {bar}; echo; echo last")
+        while "fetching 999" not in background.jobs.all[0].recent:
+            await background.jobs.all[0].is_readable.wait()
+            await asyncio.sleep(0)
+        assert (await background("read", job=1)).content.startswith("first\nfetching 999\n[job 1: running")
+        (runner.root / "go").touch()
+        while background.jobs.all[0].is_running:
+            await asyncio.sleep(0)
+        assert (await background("read", job=1)).content.startswith("fetching 999\nlast\n\n[job 1: exit 0")
+
+    play(runner, scenes, limit=1_000)
+
+
 def test_character_split_between_chunks_is_joined(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("printf 'a\\xc3'; until [ -e go ]; do sleep 0.01; done; printf '\\xa9b'")

@@ -120,6 +120,24 @@ def test_long_output_keeps_both_ends_and_is_complete_in_a_private_file(runner: T
     assert not runner.run("read", path=str(path), offset=19_999).is_error
 
 
+def test_model_gets_the_last_state_of_a_progress_bar_and_the_user_every_state(runner: ToolRunner) -> None:
+    command = "for n in $(seq 0 100); do printf '\\rfetching %s%%' $n; done; echo; printf 'a\\r\\n'"
+    outcome = runner.run("shell", command=command)
+    assert outcome.content == "fetching 100%\na\r\n[exit code 0]"
+    assert outcome.shown is not None
+    assert "fetching 41%" in outcome.shown
+
+
+def test_progress_bar_takes_no_space_of_other_output(runner: ToolRunner) -> None:
+    runner.max_output_chars = 1_000
+    command = "echo first; for n in $(seq 0 9999); do printf '\\rfetching %s' $n; done; echo; echo last"
+    outcome = runner.run("shell", command=command)
+    assert outcome.content == "first\nfetching 9999\nlast\n[exit code 0]"
+    assert outcome.shown is not None
+    (path,) = re.findall(r"all of it in (\S+)", outcome.shown)
+    assert Path(path).read_bytes().count(b"\r") == 10_000
+
+
 def _has_ended(pid: int) -> bool:
     """Wait until a process that was sent SIGKILL is gone: the kernel takes a moment to carry it out."""
     deadline = time.monotonic() + 10

@@ -28,6 +28,7 @@ from qcode.protocol.tools import ChangedFile, EditedFile, Launch, Refused, ToolO
 from qcode.text.clean import clean, visible
 from qcode.text.diff import count_changes, unified_diff
 from qcode.text.numbers import count_text
+from qcode.text.redrawn import redrawn
 from qcode.tools import text_file
 from qcode.tools.output import bounded_text
 from qcode.tools.workspace import Workspace
@@ -227,7 +228,7 @@ class AfterEdit:
         results = [Finding(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(
-                clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT_CHARS, lambda: self._workspace.scratch
+                clean(redrawn(f"{run.line}\n{run.failure}")), _MAX_OUTPUT_CHARS, lambda: self._workspace.scratch
             )
             results.append(Finding(label, output=output))
         return results
@@ -325,7 +326,7 @@ class AfterEdit:
         return "\n\n".join(blocks)
 
     def _test_failure(self, run: EditCommandRun) -> str:
-        output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT_CHARS, lambda: self._workspace.scratch)
+        output = bounded_text(clean(redrawn(run.failure)), _MAX_TEST_OUTPUT_CHARS, lambda: self._workspace.scratch)
         return (
             f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
             f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
