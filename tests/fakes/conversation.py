@@ -93,8 +93,8 @@ class BriefPrompts(Prompts):
     def system(self, model: str, mode: ApprovalMode) -> str:
         return f"Be brief ({mode})."
 
-    def agent(self, model: str, role: str, *, has_skills: bool = False) -> str:
-        return role
+    def subagent_system(self, model: str, prompt: str, *, has_skills: bool = False) -> str:
+        return prompt
 
     @property
     def instruction_chars(self) -> int:
