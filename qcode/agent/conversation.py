@@ -100,8 +100,7 @@ class Conversation:
         self.effort = context.options.reasoning_effort  # from the next turn on; None: the model's default
         self.background = Background(toolbox)
         self._context, self._clients = context, clients
-        self.client = client  # the model in use
-        self._start_client = client
+        self.client = self._turn_client = client  # the model in use, and that of the last turn
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
         self._toolbox = toolbox
         self._store = store
@@ -241,7 +240,7 @@ class Conversation:
         """Run one turn. The events of `opening` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        self._turn_options, self._opening_events = options, [*opening]
+        self._turn_options, self._opening_events, self._turn_client = options, [*opening], self.client
         self._turn_count, self._is_opening = self._turn_count + 1, isinstance(first, UserSubmitted)
         hooks, small = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
         settings = self._turn_settings(small, options)
@@ -533,6 +532,7 @@ class Conversation:
             return NoModelLeft(skipped, self._fallback.limit), None
         self._client_after_turn = self._client_after_turn or self.client
         self._use_client(client)
+        self._turn_client, self._subagents = client, None
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.observed
@@ -554,7 +554,7 @@ class Conversation:
             assert self.turn is not None
             assert self._driver is not None
             parent = Parent(
-                self.turn, self._driver, self._start_client, self._toolbox, self.transcript.session,
+                self.turn, self._driver, self._turn_client, self._toolbox, self.transcript.session,
                 self._checkpoints, self.permissions, self._accept_changes, self.hooks,
             )  # fmt: skip
             self._subagents = Subagents(tool, self.kinds, parent, self._clients)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.models.limits import LimitStore
 from qcode.agent.options import Options
 from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import AcceptPlan, Allow, ApprovalMode, CallApproval, Decision, Deny, Revise, ToolApproval
@@ -366,6 +367,13 @@ def test_open_approval_of_a_cancelled_turn_runs_nothing(tmp_path: Path) -> None:
 
     assert ended(one.run(give_up)).outcome is Outcome.CANCELLED
     assert not (one.work / "a.txt").exists()
+
+
+def test_subagent_uses_the_model_that_was_chosen_during_the_session(tmp_path: Path) -> None:
+    one = open_conversation(tmp_path, {"": [starting("look"), DONE], "look": [text_reply("From the first model.")]})
+    chosen = ScriptedProvider([starting("look"), text_reply("From the chosen model."), DONE], name="other")
+    one.conversation.set_model(Model("chosen", facts=FACTS).client(chosen, LimitStore(tmp_path / "state")))
+    assert results(one.run())[0].outcome.content == "From the chosen model."
 
 
 def test_small_model_is_the_configured_one(tmp_path: Path) -> None:
