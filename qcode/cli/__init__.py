@@ -1,4 +1,4 @@
-"""The command line: arguments, questions on the terminal, then a front end. It may import all other packages.
+"""The command line: arguments, questions on the terminal, then a front end. Only this package may import all others.
 
 Start at `main`.
 """

@@ -95,9 +95,9 @@ _PROMPT_FLAGS = ("-p", "--print", "--prompt", "--")
 def _scan(commands: Mapping[str, _CommandWords]) -> str:
     """Return the body of the loop of bash and zsh over each `word` before the cursor.
 
-    It sets `command` to the subcommand (`-`: the words are a prompt) and `last` to the last word that is neither a
-    flag nor a value of one. `skip` is set after a flag with a value: `always` skips the next word, `maybe` skips it if
-    it is not a flag itself. bash splits `--flag=value` into three words.
+    The loop sets `command` to the subcommand (`-`: the words are a prompt), and `last` to the last word that is neither
+    a flag nor the value of a flag. `skip` is set after a flag with a value: `always` skips the next word, `maybe` skips
+    it unless it is a flag. bash splits `--flag=value` into three words.
     """
     flags = _value_flags(commands)
     return f"""\

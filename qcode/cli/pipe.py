@@ -140,8 +140,8 @@ def open_run_in(
 def _checked_selection(context: RunContext) -> Selection:
     """Return the model of the run; raise `QcodeError` if the model, a file or a session cannot be used.
 
-    These checks run before standard input is read. The agent is opened after that, because in `qcode -p A | qcode -c
-    -p B` the session is complete only at the end of the input.
+    These checks run before standard input is read, and the agent is opened afterwards. In `qcode -p A | qcode -c -p B`,
+    the session is complete only at the end of the input.
     """
     from qcode.agent.models.client import check_connection
     from qcode.agent.models.selection import provider_failures, select_at_start

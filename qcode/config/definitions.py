@@ -1,8 +1,8 @@
 """The loader of commands, sub-agents and tool servers that files define. An invalid file is reported in one line.
 
-`commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the sub-agent `reviewer`. Servers are defined
-in a project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown
-keys ignored, or TOML. Files of a project are read only if its folder is trusted. No such file grants a permission, and
+`commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the sub-agent `reviewer`. A project's
+`.mcp.json` and the files of `--mcp-config` define servers: in JSON as other programs use it, with unknown keys ignored,
+or in TOML. Files of a project are read only if its folder is trusted. No such file grants a permission, and
 nothing is run here.
 """
 

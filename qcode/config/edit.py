@@ -1,8 +1,8 @@
 """The change of one key or table of a `config.toml`, validated as if it were written by hand.
 
-`with_value` and `without_value` are pure, and change nothing else, such as comments or the order. They try several
-positions for a new key: each candidate text is parsed, and the first with exactly the expected values is used. `change`
-writes the file; `change_checked` writes it only if the whole file will be valid. Neither changes the running session.
+`with_value` and `without_value` are pure, and keep comments and the order of keys. For a new key, several positions are
+tried: each candidate text is parsed, and the first with exactly the expected values is used. `change` writes the file;
+`change_checked` writes it only if the whole file will be valid. Neither changes the running session.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) 
 
 
 def _insert_below(text: str, position: int, line: str, end: str) -> str:
-    """Insert a line below the one that contains `position`, with the same indentation."""
+    """Insert a line below the line that contains `position`, with the same indentation."""
     begin, stop = text.rfind("\n", 0, position) + 1, text.find("\n", position)
     indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]
     if stop < 0:

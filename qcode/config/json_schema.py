@@ -1,7 +1,7 @@
 """The JSON Schema of `config.toml`, with which an editor completes and checks the file.
 
-Generated from the list of keys. It accepts everything that qcode accepts, and rejects unknown keys. Separate from
-`schema`, because only `qcode config schema` and the reference pages need it.
+Generated from the list of keys. The schema accepts every file that qcode accepts, and rejects unknown keys. Separate
+from the module `schema`, because only `qcode config schema` and the reference pages need it.
 """
 
 from __future__ import annotations

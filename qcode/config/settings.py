@@ -583,11 +583,11 @@ class Settings:
         return self.origins.get(name, DEFAULT)
 
     def output_for(self, model: str) -> Output:
-        """Return the output settings of a `provider/model`: flags, then the model's own, then the global ones."""
+        """Return the output settings of a `provider/model`: from flags, then of the model, then the global settings."""
         settings = self.models.get(model)
         return self.output if settings is None else settings.output
 
     def network_for(self, provider: str) -> Network:
-        """Return the network settings of a provider, which override the global ones."""
+        """Return the network settings of a provider, which override the global settings."""
         settings = self.providers.get(provider)
         return self.network if settings is None else settings.network

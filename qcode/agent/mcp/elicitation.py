@@ -1,8 +1,8 @@
 """Questions of servers to the user (elicitation): the fields of a form, its answers, and addresses to visit.
 
-The user is asked for one field of a form at a time, as a question of the turn that called the server: every front end
-can show that. Pure except for the calls of `ask`; untrusted text is cleaned here. Specification: client/elicitation,
-2025-11-25 and 2026-07-28.
+The user is asked for one field of a form at a time. Each is a question of the turn that called the server, which every
+front end can show. Pure except for the calls of `ask`; untrusted text is cleaned here. Specification:
+client/elicitation, 2025-11-25 and 2026-07-28.
 """
 
 from __future__ import annotations

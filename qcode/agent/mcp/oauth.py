@@ -1,9 +1,9 @@
 """The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes the token, and signs in.
 
 The `mcp` package discovers the authorization server, registers qcode and exchanges codes. The subclass here also stores
-the expiry of a token and the server that issued it, refreshes after a 401, and lets only one process refresh at a time.
-It rejects an authorization server without PKCE (S256), without https, or at a private address. Separate from `login`,
-because every connection with a login needs this module. The module imports the `mcp` package.
+the expiry and the issuer of a token, refreshes after a 401, and lets only one process refresh at a time. It rejects an
+authorization server without PKCE (S256), without https, or at a private address. Separate from `login`, because every
+connection with a login needs this module. The module imports the `mcp` package.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ MAX_REASON = 300
 NOT_FOUND = "not found"
 """Stands for the hash of a file that does not exist."""
 TOO_LARGE = "too large"
-"""Stands for the hash of a folder that is too large to read. It equals no hash, so the user is asked at each start."""
+"""Stands for the hash of a folder that is too large to read. The user is asked about such a folder at each start."""
 
 _VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -237,8 +237,8 @@ def configured_servers(
 
     `client_servers` are named by the program that uses qcode, `program_servers` run inside that program. A name that
     the configuration or a flag uses is not available to them, and a name that they use is not available to the project.
-    Raise `QcodeError` if a file of a flag cannot be read. Its invalid entries, and all errors in a project's file, are
-    in `problems`.
+    Raise `QcodeError` if a file of a flag cannot be read. Invalid entries in such a file, and all errors in a project's
+    file, are in `problems`.
     """
     problems: list[str] = []
     specs = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}

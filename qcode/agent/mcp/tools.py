@@ -204,7 +204,7 @@ MAX_IMAGES = 8
 def outcome_of(
     result: CallToolResult, limit: int, folder: Callable[[], Path], notes: Sequence[str] = ()
 ) -> ToolOutcome:
-    """Return the outcome of a call. Its text has at most `limit` characters; a longer text is stored in `folder`.
+    """Return the outcome of a call, with at most `limit` characters of text; a longer text is stored in `folder`.
 
     `notes` are lines by qcode that are appended and do not count.
     """
@@ -254,7 +254,7 @@ class ContentReader:
     def contains(self, value: object) -> bool:
         """Return whether the text blocks contain this structured value, which servers repeat for text-only clients.
 
-        SDKs wrap a value that is not an object as `{"result": value}`, or under another name, and send a list as one
+        SDKs wrap a value that is not an object as `{"result": value}`, or under another name. They send a list as one
         text block for each item.
         """
         parsed = [_json_of(text) for text in self.texts]

@@ -1,8 +1,8 @@
 """The transports to tool servers: lines of JSON to a program in its own process group, and HTTP to an address.
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
-server's stderr to the terminal. HTTP uses the two transports of the package, streamable HTTP and the older SSE, with
-limits for the size of a response and the time to close. `Log` has the end of a server's stderr, which is untrusted.
+server's stderr to the terminal. HTTP uses the transports of the package, streamable HTTP and the older SSE. Here, the
+size of a response and the time to close are limited. `Log` has the end of a server's stderr, which is untrusted.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
 
 
 def _image(data: str) -> Image:
-    """Return an image that providers accept; raise `ValueError`. Its type is detected from the bytes."""
+    """Return an image that providers accept; raise `ValueError`. The type of the image is detected from the bytes."""
     try:
         raw = base64.b64decode(data, validate=True)
         kind = image_type(raw)

@@ -37,7 +37,7 @@ _TYPE_NAMES: Mapping[type, str] = {
 def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     """Return the JSON Schema of a type; raise `TypeError` for an unsupported type.
 
-    `enclosing` are the types that contain `hint`. They detect a type that contains itself, which is not supported.
+    `enclosing` are the types that contain `hint`; a type among them contains itself, which is not supported.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:

@@ -1,8 +1,8 @@
 """The append-only file of one session, for its single writer. A write error never stops the session.
 
-If the file cannot be written (a full disk, a read-only home), records are kept in memory in order, with one warning,
-and written as soon as that is possible again. The writer holds an advisory lock on a second file, which the system
-releases when the process dies.
+If the file cannot be written (a full disk, a read-only home), records stay in memory and the user gets one warning.
+They are written in order as soon as that is possible again. The writer holds an advisory lock on a second file, which
+the system releases when the process dies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The history of a session: messages, file changes, and the moves between its states (undo, redo, rewind).
 
 A message keeps its number forever; a `Head` lists the messages of the conversation in one state. Nothing is removed: a
-rewind, an undo and a compaction each create a new head, so that each can be undone. For example, after messages 0 to 5
-a rewind to before message 4 creates the head `((0, 4),)`; the next message has number 6, and the head becomes
+rewind, an undo and a compaction each create a new head, so that each can be undone. Example: after messages 0 to 5, a
+rewind to before message 4 creates the head `((0, 4),)`. The next message has number 6, and the head becomes
 `((0, 4), (6, 7))`. File changes are numbered separately; the number of a change is its position. Pure.
 """
 

@@ -1,6 +1,6 @@
 """Converts the records of a file to a conversation that can continue: every call has a result, roles alternate.
 
-Complete records are restored exactly. Only gaps left by a crash or by damage are filled.
+Complete records are restored exactly. Only gaps after a crash or in a damaged file are filled.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class LoadedSession:
 def rebuild(
     session_id: str, contents: SessionFileContent, notice: str, partial: Callable[[int], Message | None]
 ) -> LoadedSession:
-    """Build the conversation from the records of a file. Its notices are `notice`, and notices about skipped lines.
+    """Build the conversation from the records of a file, with `notice` and notices about skipped lines.
 
     `partial` returns the unfinished reply with the given message number, None if there is none.
     """

@@ -111,7 +111,7 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
 def _card(view: CallView, agent: str = "") -> str:
     """Return a card: its summary line, then the plan, the diff or the arguments, then the result.
 
-    It is collapsed, unless it is a plan that the user approved.
+    Every card is collapsed, except an approved plan.
     """
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
     notes = view.notes or tuple(filter(None, (lines,)))

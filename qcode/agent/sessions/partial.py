@@ -250,7 +250,7 @@ def _segment_end(text: str) -> int:
     """Return where to end the segment, 0 to keep it open.
 
     A segment of at least `FLUSH_CHARS` ends after its last line end; without a line end, one of `MAX_SEGMENT` ends
-    after its last word. It always ends before a private key that has no end yet.
+    after its last word. A segment always ends before a private key that has no end yet.
     """
     if len(text) < FLUSH_CHARS:
         return 0

@@ -116,7 +116,7 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
 
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
-    """Return the valid attempts. Invalid ones are skipped, because they must not make the message unreadable."""
+    """Return the valid attempts. An invalid attempt is skipped, because the message must stay readable."""
     attempts = []
     for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
@@ -262,7 +262,7 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
 
 
 def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
-    """Return the messages with which a compaction replaced older ones."""
+    """Return the messages with which a compaction replaced older messages, such as a summary, with their numbers."""
     messages = []
     for item in _list_field(record, "new"):
         number, stored = stored_from(_as_object(item), -1)

@@ -1,7 +1,7 @@
 """Restores the permission mode and the model of a resumed session, for the app. See docs/guide/sessions.md.
 
-Only a mode that asks, or accept-edits mode in a trusted folder, is restored: a session must never start to run commands
-without asking because it did so before.
+Only a mode that asks is restored, or accept-edits mode in a trusted folder. A resumed session must not run commands
+without approval because an earlier run did.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All sessions of one project: create, find, resume, copy, list, summarize and delete them.
 
-A session is stored in `STATE/sessions/PROJECT/ID.jsonl`. Files beside it are `ID.lock` while it is open, `ID.corrupt`
-with the truncated end of a damaged session, `ID.partial` with the text of the current reply, and `ID.files` with the
-contents of changed files. There is no index to rebuild. A summary is read without building the conversation.
+A session is stored in `STATE/sessions/PROJECT/ID.jsonl`. Beside this file, `ID.lock` exists while the session is open,
+`ID.partial` has the text of the current reply, and the folder `ID.files` the contents of changed files. `ID.corrupt`
+has the truncated end of a damaged session. There is no index. A summary is read without building the conversation.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SessionStore:
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
     ) -> Session:
-        """Create a session. Its file is created with its first record; with `is_kept` False there is no file."""
+        """Create a session. The file is created with the first record; with `is_kept` False there is no file."""
         for _ in range(_MAX_ATTEMPTS):
             session_id = self._new_id(self._clock())
             file = RecordFile(self._path(session_id) if is_kept else None)

@@ -177,7 +177,7 @@ class SessionTurn:
     def view(self, step: SessionStep, call: ToolCall) -> CallView:
         """Return a call of `step` as the user saw it.
 
-        Its result is searched only up to the next reply, because a server may use the id of a call again.
+        Only messages before the next reply are searched for its result, because a server may use an id of a call again.
         """
         number = next(number for number, other in enumerate(self.steps) if other is step)
         messages = [later.entry.message for later in self.steps[number + 1 :]]
@@ -203,8 +203,8 @@ class SessionTurn:
     def seconds(self) -> float | None:
         """The duration without the time in which the turn waited for the user.
 
-        If the end of the turn is not stored, it is the time between the first message and the last; None if qcode was
-        killed, because the next start stored the last message.
+        If the end of the turn is not stored, the duration is the time between the first and the last message. None if
+        qcode was killed, because then the next start stored the last message.
         """
         if self.ended is not None and self.ended.seconds is not None:
             return self.ended.seconds

@@ -112,8 +112,8 @@ def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
 class SkillCache:
     """A cache of the skills that earlier starts have read, in a file of the state folder.
 
-    It saves the import of the YAML parser, which takes longer than everything else at a start. A file that changed
-    since, or that was read just after a change, is read again. The text of a skill is never cached.
+    The cache saves the import of the YAML parser, which takes longer than all other work at a start. A file that
+    changed since, or that was read just after a change, is read again. The text of a skill is never cached.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -1,7 +1,7 @@
 """The skills of a session: those that apply, their catalog, and the text of a loaded skill.
 
-A skill of a project is compared with its pins at each use: after a change it is not used until the user has reviewed
-the difference. Loading a skill makes its folder readable, never writable.
+A skill of a project is compared with its pins at each use. A changed skill is not used until the user has reviewed the
+difference. Loading a skill makes its folder readable, never writable.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LoadedSkill:
 
 
 RunCommand = Callable[[str], Awaitable[str]]
-"""A function that runs a command of a skill and returns its output. It raises if the command fails or may not run."""
+"""Runs a command of a skill and returns its output; raises an exception if the command fails or may not run."""
 
 
 class SkillLibrary:

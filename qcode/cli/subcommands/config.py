@@ -1,7 +1,7 @@
 """`qcode config`: the path of the file, the settings with their origins, the schema for editors, and changes of a key.
 
-A change of a rule, a mode, the sandbox, a hook or a tool server is reported with its effect, because such a key decides
-which calls run without a question.
+Some keys decide which calls run without a question: rules, modes, the sandbox, hooks and tool servers. A change of such
+a key is reported with its effect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`qcode replay`: plays back a recording in the current folder, and shows where the run differs from it.
 
 The recorded prompts are sent again, with their attachments. The rules of this run decide about tool calls, as in pipe
-mode, so a recording of another user can do no more than a model could. A separate module, because each subcommand loads
-alone.
+mode: a recording of another user can do no more than a model. A separate module, because each subcommand loads alone.
 """
 
 from __future__ import annotations

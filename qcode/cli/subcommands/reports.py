@@ -84,7 +84,7 @@ def run_models(arguments: Sequence[str]) -> int:
 
 
 def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFacts, str]]:
-    """Yield each model as `provider/model` with its facts and its credential, usable ones first."""
+    """Yield each model as `provider/model` with its facts and its credential, usable models first."""
     for provider in sorted(providers, key=lambda offered_provider: not offered_provider.is_ready):
         for model in provider.models:
             yield (
