@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_guarded(arguments: list[str]) -> int:
+    """Run the command line; report an error on stderr and return its exit code."""
     try:
         return _dispatch(arguments)
     except CommandLineError as error:
@@ -69,6 +70,7 @@ def _run_guarded(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    """Run the help, a subcommand, pipe mode or the app, and return the exit code."""
     qcode_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "-h" in qcode_arguments or "--help" in qcode_arguments:
         return _help([word for word in qcode_arguments if word not in ("-h", "--help")])
@@ -155,6 +157,7 @@ def _is_pipe_mode(options: Options) -> bool:
 
 
 def _run(options: Options, *, is_pipe_mode: bool) -> int:
+    """Run pipe mode or the app, and return the exit code."""
     if is_pipe_mode:
         # An interrupted run must still write a result, so signals are blocked until the code for that is imported.
         block_signals()

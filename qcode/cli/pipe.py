@@ -208,6 +208,7 @@ def _open_agent(
     selection: Selection | None = None,
     hooks: Hooks | None = None,
 ) -> Agent:
+    """Open the agent with the attachments, and report its notices."""
     agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
     for notice in (*context.keys.problems, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
@@ -306,6 +307,7 @@ async def _run(opened: OpenedRun) -> int:
 
 
 async def _run_by_format(opened: OpenedRun) -> int:
+    """Run one prompt, the prompts of lines on stdin, or a host; return the exit code."""
     agent, turn, stdout, stderr = opened.agent, opened.turn, sys.stdout.buffer, sys.stderr.buffer
     if agent.context.options.input_format == "text":
         return await run_headless(agent, opened.prompt, stdout=stdout, stderr=stderr, turn=turn)

@@ -120,6 +120,7 @@ def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
 
 
 def _trust_folder(store: TrustStore, folder: Path) -> int:
+    """Show the files of the project, ask whether to trust it, and store the trust; return the exit code."""
     root = find_project_root(folder)
     store = replace(store, folder=folder)
     status = store.status_of(root)

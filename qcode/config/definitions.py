@@ -183,6 +183,7 @@ def _sorted_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
+    """Read a command from a TOML file; raise `ConfigError` with file and line."""
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
@@ -310,6 +311,7 @@ def load_custom_agents(
 
 
 def _read_agent(name: str, file: Path) -> CustomAgent:
+    """Read a sub-agent from a TOML file; raise `ConfigError` with file and line."""
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
@@ -372,6 +374,7 @@ def read_mcp_file(
 
 
 def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+    """Return the servers in a JSON text, and a line for each invalid entry; raise `ConfigError` for invalid JSON."""
     import json
 
     try:

@@ -155,6 +155,7 @@ def _table_origins(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
 def _build_settings(
     merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin], warnings: tuple[str, ...]
 ) -> Settings:
+    """Return the settings for merged values. `tables` has the origins of all providers, models and tool servers."""
     values = {path: setting.value for path, setting in merged.items()}
     origins = {dotted(path): setting.origin for path, setting in merged.items()}
     explicit_values = {dotted(path): value for path, value in values.items()}
@@ -191,6 +192,7 @@ def _build_settings(
 def _provider(
     name: str, values: Mapping[KeyPath, object], base: Settings, tables: Mapping[KeyPath, Origin]
 ) -> ProviderSettings:
+    """Return the settings of a provider; raise `ConfigError` if its type is missing or does not fit its keys."""
     table_values = leaves(values, "providers", name)
     network = {member.name: table_values.pop(member.name) for member in fields(Network) if member.name in table_values}
     if "type" not in table_values:
@@ -223,6 +225,7 @@ def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -
 
 
 def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price | None:
+    """Return the price of a model, None if it has none; raise `ConfigError` for an incomplete price."""
     rates = leaves(values, "models", name, "price")
     if not rates:
         return None
@@ -242,6 +245,7 @@ def layer_servers(layer: Layer) -> dict[str, McpServer]:
 
 
 def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[KeyPath, Origin]) -> McpServer:
+    """Return a tool server; raise `ConfigError` for keys that contradict each other."""
     table_values = leaves(values, "mcp_servers", name)
     origin, prefix = tables["mcp_servers", name], dotted(("mcp_servers", name))
     if ("command" in table_values) == ("url" in table_values):
@@ -403,6 +407,7 @@ class _LayerReader:
         return layer
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
+        """Yield each key below `prefix` with its converted value, and add tables to `layer`; raise `ConfigError`."""
         for name, value in table.items():
             if not isinstance(name, str):  # possible only in a mapping that a program passed
                 self._fail(prefix, f"a key must be a string, not {toml_type_name(name)}")
@@ -421,6 +426,7 @@ class _LayerReader:
                 self._fail(path, f"{dotted(path)} must be a table, not {toml_type_name(value)}")
 
     def _accept_value(self, key: Key, path: KeyPath, value: object) -> object:
+        """Return the converted value; raise `ConfigError` if it is invalid or not allowed in this file."""
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:
@@ -460,6 +466,7 @@ class _LayerReader:
         return f"{self._file}:{self._line(path)}"
 
     def _item_origins(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
+        """Return the origin of each item of a list that is joined; empty for any other value."""
         key = find_key(canonical(path))
         if key is None or not key.meta.is_joined or not isinstance(value, tuple):
             return ()

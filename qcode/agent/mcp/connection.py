@@ -441,6 +441,7 @@ class ServerConnection:
     async def _ask_user(
         self, running: RunningRequest, ask: Ask, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult:
+        """Show the form or the address to the user; a form or address that is not supported is declined with a note."""
         import mcp_types as types
 
         async with self._question_lock, running.paused():

@@ -94,6 +94,7 @@ class FormField:
         return titles.get(value, value) if isinstance(value, str) else f"{value}"
 
     def _number(self, typed: str) -> int | float:
+        """Return the typed number; raise `ValueError` if it is outside the limits of the schema."""
         try:
             value = int(typed) if self.kind == "integer" else float(typed)
         except ValueError:
@@ -131,6 +132,7 @@ class FormField:
         return unique
 
     def _text(self, typed: str) -> str:
+        """Return the typed text unchanged; raise `ValueError` if it violates the length or `format` of the schema."""
         low, high = self.schema.get("minLength"), self.schema.get("maxLength")
         if isinstance(low, int) and len(typed) < low:
             raise ValueError(f"enter at least {low} characters")
@@ -184,6 +186,7 @@ def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
 
 
 def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
+    """Return the field of one property of a form; raise `ValueError` if its type is not supported."""
     if not isinstance(schema, dict):
         raise ValueError(f"its field {single_spaced(name, 40)} has no schema")
     kind, inner = schema.get("type"), schema

@@ -225,6 +225,7 @@ class _BrowserLogin:
         raise ServerError("that is not the address to which the browser was sent: it has no code; try again")
 
     def _check_answer(self, query: Mapping[str, str]) -> AuthorizationCodeResult:
+        """Return the result of a redirect; raise `ServerError` if it has an error or belongs to another login."""
         from mcp.shared.auth import AuthorizationCodeResult
 
         state = query.get("state", "")
@@ -271,6 +272,7 @@ class _Callback:
             callback.query.cancel()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one HTTP request, and store the parameters of the first redirect."""
         try:
             async with asyncio.timeout(10):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

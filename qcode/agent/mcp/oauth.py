@@ -84,6 +84,7 @@ class AddressGate:
         return ""
 
     def accepts(self, target: RequestTarget, address: str) -> bool:
+        """Return whether a connection to the resolved `address` is allowed."""
         try:
             parsed = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
@@ -291,6 +292,7 @@ class ServerAuth(OAuthClientProvider):
         return self._current_login()
 
     def _current_login(self) -> Login:
+        """Return the login that the flow of `authorize` created; raise `ServerError` if it has no token."""
         context = self.context
         client, tokens, metadata = context.client_info, context.current_tokens, context.oauth_metadata
         if client is None or tokens is None or metadata is None:

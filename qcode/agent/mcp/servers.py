@@ -423,6 +423,7 @@ class Servers:
             self._save_pins(lambda: self._pins.approve(server.spec, files))
 
     def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
+        """Set a server to `waiting`. `files` are the current files that it would start."""
         spec = server.spec
         server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
         server.files, server.is_refused = files, False
@@ -435,6 +436,7 @@ class Servers:
         self._notify_change()
 
     def _launch(self, server: _Server) -> None:
+        """Create the connection of a server and start the task that runs it."""
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
         server.can_sign_in = False
         from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
@@ -457,6 +459,7 @@ class Servers:
         task.add_done_callback(lambda ended: self._on_task_end(server, ended))
 
     def _on_task_end(self, server: _Server, task: asyncio.Task[None]) -> None:
+        """Set the state of a server whose task ended: it waits for an approval or a login, or has failed."""
         error = None if task.cancelled() else task.exception()
         if error is None or server.run_task is not task:
             return
@@ -511,6 +514,7 @@ class Servers:
         self._notify_change()
 
     def _on_listing(self, server: _Server, listing: ServerListing) -> None:
+        """Check the listed tools, and compare them with their pins; the first listing of a server is pinned."""
         from qcode.agent.mcp.tools import check_tools, shown_name
 
         spec = server.spec

@@ -214,6 +214,7 @@ async def _write_messages(
     out: MemoryObjectSendStream[SessionMessage | Exception],
     response_check: _FirstResponseCheck,
 ) -> None:
+    """Write the messages of the session to the stdin of the server."""
     import anyio
 
     stdin = process.stdin
@@ -365,6 +366,7 @@ class _ResponseGuard:
             await asyncio.sleep(wait_s)
 
     async def check_response(self, response: httpx2.Response) -> None:
+        """Record the status; raise `RemoteProtocolError` for a compressed response, and limit the size of others."""
         import httpx2
 
         self._log.status = response.status_code
@@ -382,6 +384,7 @@ class _ResponseGuard:
 
 
 def _limit_stream(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
+    """Return a stream that raises `RemoteProtocolError` above `MAX_RESPONSE_BYTES`."""
     import httpx2
 
     class LimitedStream(httpx2.AsyncByteStream):

@@ -232,6 +232,7 @@ class Clients:
         return client
 
     def _client(self, provider: Provider, selection: Selection) -> ModelClient:
+        """Return a client for a connected provider, which is wrapped for text calls, recording and `wrap`."""
         settings, name = self._context.settings, selection.name
         output = settings.output_for(name)
         network = settings.network_for(provider.name)

@@ -95,6 +95,7 @@ class FallbackModels:
         return min(limited)[2] if limited else None
 
     def _next(self) -> tuple[ModelClient | None, tuple[str, ...]]:
+        """Return the next usable model, None if there is none, and a line for each skipped model."""
         skipped: list[str] = []
         while self._untried_names:
             name = self._untried_names.pop(0)
@@ -121,6 +122,7 @@ def fallback_problems(settings: Settings, keys: Keys) -> tuple[str, ...]:
 
 
 def _problem(name: str, settings: Settings, keys: Keys) -> str:
+    """Return the problem of one fallback model, empty if it has none."""
     try:
         selection = select_model(name, settings, "fallback", keys)
     except QcodeError as refusal:

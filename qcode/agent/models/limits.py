@@ -53,6 +53,7 @@ class _LengthsCache:
         self._rows: dict[tuple[str, str], list[int]] = {}
 
     def read(self, path: Path) -> dict[tuple[str, str], list[int]]:
+        """Return the lengths in the file by host and model; empty if the file cannot be read."""
         try:
             state = path.stat()
         except OSError:
@@ -265,6 +266,7 @@ def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
 
 
 def _facts(knowledge: HostKnowledge) -> str:
+    """Return the learned facts as text for a line of `learned_lines`."""
     facts = [
         f"window {knowledge.window:,}" if knowledge.window else "",
         f"output {knowledge.output:,}" if knowledge.output else "",

@@ -123,6 +123,7 @@ class ModelsService:
     def _offered_provider(
         self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge], *, with_unready: bool
     ) -> OfferedProvider:
+        """Return a provider with its models; without models if it is not ready, unless `with_unready`."""
         settings, keys = self._context.settings, self._context.keys
         source = keys.source_of(spec)
         is_ready = bool(source) or not (finds_credentials(spec) or needs_key(spec, settings, keys.env))

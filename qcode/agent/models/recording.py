@@ -206,6 +206,7 @@ class RecordingContent:
 
 
 def _rows(path: Path, lines: list[bytes]) -> Iterator[JsonObject]:
+    """Yield the lines of a recording as objects; raise `InputError` for an invalid line."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -221,6 +222,7 @@ def _rows(path: Path, lines: list[bytes]) -> Iterator[JsonObject]:
 
 
 def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
+    """Yield each request with its messages restored and its reply; raise `InputError` for an invalid row."""
     ended = {row["reply"]: row for row in rows if isinstance(row.get("reply"), int)}
     threads: dict[str, list[Json]] = {}
     for row in rows:
@@ -375,6 +377,7 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
 
 
 def _block_difference(before: JsonObject, now: JsonObject) -> str:
+    """Return the first difference of two messages that are not equal."""
     old, new = cast("list[JsonObject]", before["blocks"]), cast("list[JsonObject]", now["blocks"])
     for entry, other in zip(old, new, strict=False):
         if entry == other:

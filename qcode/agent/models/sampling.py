@@ -89,6 +89,7 @@ class Sampling:
     async def _run(
         self, server: str, params: CreateMessageRequestParams, messages: tuple[Message, ...]
     ) -> TurnEnded | None:
+        """Run the request as a turn and return its end; None if it yielded no end."""
         conversation, client = self._conversation, self._conversation.client
         settings = TurnSettings(
             params.system_prompt or "",

@@ -73,6 +73,7 @@ def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
 
 
 def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None) -> ProviderSpec:
+    """Return the specification of a provider in the configuration. A built-in provider (`spec`) keeps its protocol."""
     protocol = cast(WireProtocol, provider.type)
     if spec is not None and name in PROVIDERS:
         protocol = spec.protocol

@@ -128,6 +128,7 @@ def _finite(digits: str) -> float:
 
 
 def _validator(schema: Json) -> Validator:
+    """Return a validator that fetches nothing; raise `InvalidSchemaError` for an invalid schema."""
     from jsonschema.exceptions import SchemaError as JsonSchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from jsonschema_specifications import REGISTRY

@@ -96,6 +96,7 @@ class FunctionTool:
             return failed(f"{self.spec.name}: CancelledError")  # a task that the function awaited was cancelled
 
     async def _call_function(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
+        """Call the function and return its value: a coroutine on the event loop, any other function in a thread."""
         if inspect.iscoroutinefunction(self.function):
             return await self.function(*positional, **values)
         context = contextvars.copy_context()

@@ -146,6 +146,7 @@ def value_of(hint: Any, value: Json, path: str = "") -> Any:
 
 
 def _object(hint: Any, value: JsonObject, path: str) -> Any:
+    """Convert a JSON object to a dataclass or `TypedDict`; raise `ValueError` for an unknown or missing field."""
     fields = _fields(hint)
     unknown = next((name for name in value if name not in fields), None)
     if unknown is not None:

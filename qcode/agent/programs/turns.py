@@ -359,6 +359,7 @@ class TurnStream:
             return await self._events.__anext__()
 
     async def _run(self) -> AsyncGenerator[TurnEvent, None]:
+        """Run the turn and yield its events; raise `UsageError` if another turn runs or an option is invalid."""
         turns, conversation = self._turns, self._conversation
         if turns.is_closed:
             raise UsageError("this agent is closed: open another one")
@@ -431,6 +432,7 @@ class TurnStream:
         return "\n\n".join(texts), tuple(blocks)
 
     def _options(self, prompt: str) -> TurnOptions:
+        """Return the options for the conversation; raise `UsageError` for an unknown or invalid option."""
         fields = self._fields
         unknown = next((name for name in fields if name not in TurnFields.__annotations__), None)
         if unknown is not None:
@@ -577,6 +579,7 @@ def raise_if_incomplete(stream: TurnStream) -> None:
 
 
 def _raise_turn_error(ended: TurnEnded, text: str, result: Result[Any]) -> NoReturn:
+    """Raise the `TurnError` for the outcome of a turn; `text` is its message."""
     match ended.outcome:
         case Outcome.MAX_TOKENS:
             raise IncompleteError(text, result)

@@ -158,6 +158,7 @@ class RecordFile:
         self._release()
 
     def _flush(self) -> None:
+        """Write the pending lines in order; an error becomes a warning, and the unwritten lines stay pending."""
         if self._path is None:
             return
         try:
@@ -217,6 +218,7 @@ class RecordFile:
             self._ends_inside_record = True
 
     def _repair(self, contents: SessionFileContent) -> str:
+        """Make the file end with a complete line, and return a notice, empty if no text was moved. Raise `OSError`."""
         assert self._path is not None
         if not contents.incomplete_line and not contents.lacks_newline:
             return ""
@@ -307,6 +309,7 @@ class Lock:
         self._handle = None
 
     def _acquire(self) -> int | None:
+        """Return the descriptor of the locked file. A file system without locks is treated as if the lock were free."""
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

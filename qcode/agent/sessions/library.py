@@ -251,6 +251,7 @@ class UnknownSession(ValueError):  # noqa: N818  # named for what happened
 
 @contextmanager
 def _errors_as_value_errors() -> Iterator[None]:
+    """Convert errors about sessions to `ValueError` with a sentence for the user."""
     try:
         yield
     except SessionBusy as busy:

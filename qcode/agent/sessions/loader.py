@@ -118,6 +118,7 @@ class _SessionReader:
             self.skipped_lines += 1
 
     def _add(self, record: JsonObject) -> None:
+        """Add a record to the history; raise `ValueError` if the record is invalid."""
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
@@ -298,6 +299,7 @@ class _MessageBuilder:
             self._add_assistant(stored)
 
     def _add_user(self, entry: HistoryEntry) -> None:
+        """Add a user message with a result for each open call; merge it with a user message before it."""
         answered = self._with_results(entry.message)
         if answered is not entry.message:
             entry = replace(entry, message=answered)

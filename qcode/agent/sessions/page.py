@@ -235,6 +235,7 @@ def _link_addresses(state: StateCore) -> None:
 
 
 def _with_links(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield the tokens with links for the addresses in text that is not part of a link."""
     from markdown_it.common.normalize_url import normalizeLink
     from markdown_it.token import Token
 

@@ -243,6 +243,7 @@ class ShownRecorder:
                 pass
 
     def _record_retry(self, event: Retry | PartialRestored) -> None:
+        """Record the position of a retry, or drop the items of the attempt that it replaces."""
         if isinstance(event, PartialRestored):
             self._start_reply()
             self._chars = len(event.text)

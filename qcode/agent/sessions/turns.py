@@ -255,6 +255,7 @@ def _entries(history: SessionHistory) -> Iterator[HistoryEntry]:
 def _step(
     history: SessionHistory, entry: HistoryEntry, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
 ) -> tuple[SessionStep, list[TurnUsage]]:
+    """Return a message as a step, and the usage of its requests: a list of one item, or an empty list."""
     stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
     used = recorded_usage("", entry.attempts, model, price_of)

@@ -67,6 +67,7 @@ def _required_text(front_matter: FrontMatter, field: str) -> tuple[str, list[str
 
 
 def _name_problems(front_matter: FrontMatter, folder: Path) -> list[str]:
+    """Return the problems of the field `name`, which must equal the name of the folder."""
     value, problems = _required_text(front_matter, "name")
     if problems:
         return problems

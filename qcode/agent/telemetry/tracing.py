@@ -171,6 +171,7 @@ class Tracing:
                 pass
 
     def _end_turn(self, event: TurnEnded, turn_id: str) -> None:
+        """End the span of a turn with its outcome, requests and usage."""
         span = self._turns.pop(turn_id, None)
         if span is None:
             return

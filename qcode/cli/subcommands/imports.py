@@ -67,6 +67,7 @@ def _plan_import(
 def _lines(
     plans: Mapping[str, Sequence[PlannedSetting]], context: RunContext, files: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
+    """Yield the plan, its totals, and the written files, as lines."""
     rows = [row for plan in plans.values() for row in plan]
     for program, plan in plans.items():
         if plan:

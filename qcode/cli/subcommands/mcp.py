@@ -227,6 +227,7 @@ def _is_trusted(options: Options, root: Path, paths: ConfigPaths) -> bool:
 
 
 def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ...], Pins, ServerContext]:
+    """Return the servers, their approvals, and their context; report problems and an untrusted project on stderr."""
     folder = working_folder(options.cwd)
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
@@ -310,6 +311,7 @@ def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], logi
 
 
 def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> int:
+    """Approve a server, or the changed tools of an approved server."""
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)

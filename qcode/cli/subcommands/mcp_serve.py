@@ -77,6 +77,7 @@ def serve(options: Options) -> int:
 
 
 async def _serve(server: MCPServer) -> None:
+    """Run the server on stdin and stdout until the client closes stdin."""
     descriptor = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # processes of tools must not read the requests
     lines = _Lines(descriptor)
@@ -147,6 +148,7 @@ def _error(code: int, message: str, request_id: Any = None) -> JSONRPCError:  # 
 
 
 def _server(options: Options, root: Path) -> MCPServer:
+    """Return the server with its two tools."""
     server = MCPServer("qcode", version=__version__, log_level="CRITICAL")
     turns = asyncio.Semaphore(MAX_RUNNING)
 

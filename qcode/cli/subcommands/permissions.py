@@ -86,6 +86,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 
 def _check(options: Options, words: Sequence[str]) -> int:
+    """Print the verdict on one call; raise `CommandLineError` for invalid words."""
     kind = next((known for known in CHECKED_KINDS if [known] == list(words[:1])), None)
     if kind is None or len(words) != 2:
         problem = f"unknown kind {quoted(words[0])}" if words and kind is None else "a kind and one value are needed"
@@ -217,6 +218,7 @@ class PermissionCheck:
 
 
 def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
+    """Return the verdict on the call in a line of JSON, or an object with `error`."""
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):

@@ -44,6 +44,7 @@ def run_replay(arguments: Sequence[str]) -> int:
 
 
 async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -> int:
+    """Send the recorded prompts, and return the exit code; with `shows_diff`, print the differences."""
     assert isinstance(agent.selection.provider, ReplayProvider)
     code = ExitCode.OK
     try:

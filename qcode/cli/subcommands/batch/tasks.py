@@ -85,6 +85,7 @@ def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
 
 
 def _task(row: Json, number: int, folder: Path) -> BatchTask:
+    """Return the task of a row; raise `ValueError` if a value is invalid. `number` is the default id."""
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     unknown = next((key for key in row if key not in _KEYS), None)
@@ -171,6 +172,7 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
 
 
 async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
+    """Run the prompt of a task and return the fields of its result."""
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
     started_at = time.monotonic()
     spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
