@@ -1,18 +1,17 @@
 """The presenter: turns the events of a turn into method calls on the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
-text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call. A stored conversation
-is shown by `transcript.replay`.
+text), never widgets or text. `agent_cards` shows the steps of a sub-agent in the card of its call,
+`transcript.replay` a stored conversation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from qcode.agent.call_titles import STATE_TEXTS, call_in_words, main_argument, sandbox_note, shown_state, verb
+from qcode.agent.call_titles import call_in_words, main_argument, sandbox_note, shown_state
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
     ending_notice,
@@ -69,14 +68,14 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Block, ToolCall
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
-from qcode.text.clean import one_line, show_hidden
-from qcode.text.numbers import count_text, duration_text, tokens_text
+from qcode.text.clean import one_line
+from qcode.text.numbers import tokens_text
 from qcode.tools.dialog import plan_of
+from qcode.tui.agent_cards import AgentCards
 from qcode.tui.failures import with_app_commands
 from qcode.tui.status import Activity, closing_text
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, is_read_only
 from qcode.tui.transcript.diff import DiffCount
-from qcode.values import dataclass
 
 
 class StatusView(Protocol):
@@ -136,6 +135,7 @@ class Presenter:
         self._pending_restart: Retry | None = None
         self._recovery = ""  # how the reply is being recovered, such as `continued 1/3`; it precedes the activity
         self._activity_text = ""
+        self._wait = ""  # the reason of the current wait, which the mark of an interrupted turn names
         self.background_hint = ""
         """Shown on a card whose command can move to the background; empty if no key does that."""
         self.on_result: Callable[[str, str], None] = lambda call_id, summary: None
@@ -287,12 +287,14 @@ class Presenter:
                 self._set_activity("waiting for your answer", is_moving=False)
                 self._interaction.ask(limit_approval(event), "")
             case LimitReached():
-                self._activity_text = ""
                 limit = f"limit until {limit_end_time(event.error)}"
-                self._status.show_activity(Activity(limit, now, now + event.seconds, attempt=0))
+                self._show_wait(Activity(limit, now, now + event.seconds, attempt=0))
             case Waiting():
-                self._activity_text = ""
-                self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
+                self._show_wait(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
+
+    def _show_wait(self, activity: Activity) -> None:
+        self._activity_text, self._wait = "", activity.text
+        self._status.show_activity(activity)
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
         self._has_shown_content = True
@@ -436,7 +438,9 @@ class Presenter:
         if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
-        closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
+        interrupted = f"interrupted while waiting: {self._wait}" if self._wait else "interrupted"
+        self._wait = ""
+        closing = [interrupted if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
         # `/compact` has no `TurnStarted` event, which would reset these for the next turn.
@@ -454,6 +458,7 @@ class Presenter:
 
     def _set_activity(self, activity: str, *, is_moving: bool = True) -> None:
         """Show the current activity; the clock restarts only if it changes."""
+        self._wait = ""
         if activity != self._activity_text:
             self._activity_text = activity
             text = f"{self._recovery}: {activity}" if self._recovery else activity
@@ -489,111 +494,3 @@ def _compaction_text(event: Compacted, *, in_turn: bool) -> str:
 
 def _show_nothing(event: _UnshownEvent) -> None:
     """Ignore an event that is only logged. The type checker rejects any other event here."""
-
-
-_AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
-_MAX_AGENT_OUTPUT_LINES = 40
-_NOTABLE_AGENT_CALL_SECONDS = 1.0
-
-
-@dataclass(slots=True)
-class _Agent:
-    """The state of a running sub-agent."""
-
-    steps: int = 0
-    started_at: dict[str, float] = field(default_factory=dict)
-    """The start of each running call, by its id."""
-    asked_call_ids: set[str] = field(default_factory=set)
-    """The ids of the calls whose question is open."""
-
-
-class AgentCards:
-    """The cards of running sub-agents. `withdraw` closes an open question by the id of its call."""
-
-    def __init__(self, cards: TranscriptView, clock: Callable[[], float], withdraw: Callable[[str], None]) -> None:
-        self._cards = cards
-        self._clock = clock
-        self._withdraw = withdraw
-        self._agents: dict[str, _Agent] = {}
-
-    def show(self, event: AgentEvent) -> str:
-        """Add an event to its card; return the new activity, empty if it has not changed."""
-        call_id, inner = event.call_id, event.event
-        agent = self._agents.setdefault(call_id, _Agent())
-        if detail := _agent_detail(inner):
-            self._cards.update_card(call_id, CardUpdate(detail=detail))
-        match inner:
-            case StepStarted(step=step):
-                agent.steps = step
-                return "a sub-agent is waiting for the model"
-            case ToolStarted(call=call):
-                agent.started_at[call.call_id] = self._clock()
-                return f"a sub-agent is running {call_in_words(call.name)}"
-            case ToolFinished(call=call):
-                self._finish(call_id, agent, inner, call)
-            case UsageUpdated(usage=usage):
-                tokens = tokens_text((usage.input or 0) + (usage.output or 0))
-                summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
-                self._cards.update_card(call_id, CardUpdate(summary=summary))
-            case LimitReached(error=error):
-                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(error.message)}\n"))
-            case Notice(text=text) | Waiting(why=text):
-                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
-            case WebSearched(queries=queries):
-                line = f"✓ searched the web: {one_line('; '.join(queries))}\n"
-                self._cards.update_card(call_id, CardUpdate(append=line))
-            case Compacted():
-                self._cards.update_card(call_id, CardUpdate(append="! conversation compacted\n"))
-            case _:
-                pass
-        return ""
-
-    def ask(self, call: ToolCall) -> None:
-        """Show that a sub-agent's call is waiting for an answer."""
-        owner = next((card_id for card_id in self._agents if call.call_id.startswith(f"{card_id}/")), None)
-        if owner is not None:
-            self._agents[owner].asked_call_ids.add(call.call_id)
-            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
-
-    def end(self, call_id: str) -> bool:
-        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one."""
-        agent = self._agents.pop(call_id, None)
-        for asked_id in agent.asked_call_ids if agent is not None else ():
-            self._withdraw(asked_id)
-        return agent is not None
-
-    def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
-        agent.asked_call_ids.discard(call.call_id)
-        self._withdraw(call.call_id)
-        seconds = self._clock() - agent.started_at.pop(call.call_id, self._clock())
-        state = shown_state(call.name, finished.state, finished.outcome.summary)
-        notes = [
-            "" if state in ("done", "failed") else STATE_TEXTS[state],
-            duration_text(seconds) if seconds >= _NOTABLE_AGENT_CALL_SECONDS else "",
-        ]
-        line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
-        self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
-
-
-def _call_line(call: ToolCall) -> str:
-    return " ".join(part for part in (verb(one_line(call.name, 60)), main_argument(call)) if part)
-
-
-def _agent_detail(event: TurnEvent) -> str:
-    """Return the text for the unfolded card; empty for most events."""
-    match event:
-        case TurnStarted(prompt=prompt):
-            return f"Task: {prompt.strip()}\n\n"
-        case ReplyFinished(message=message) if message is not None and message.text.strip():
-            return f"{message.text.strip()}\n\n"
-        case ToolFinished(call=call, outcome=outcome, state=state):
-            diff = "\n".join(map(show_hidden, outcome.diff.split("\n")))
-            lines = (diff or outcome.content).strip("\n").split("\n")
-            omitted_lines = len(lines) - _MAX_AGENT_OUTPUT_LINES
-            more = [f"  … {count_text(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
-            detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
-            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *detail, *more, "", ""])
-        case Notice(text=text):
-            return f"! {text}\n\n"
-        case _:
-            return ""

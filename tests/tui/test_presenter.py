@@ -317,6 +317,24 @@ def test_wait_is_a_countdown() -> None:
     assert record.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
 
 
+@pytest.mark.parametrize(
+    ("events", "mark"),
+    [
+        ((Waiting(3.0, "rate limited", 2),), "interrupted while waiting: rate limited"),
+        ((LimitReached(LIMIT, 7_800),), "interrupted while waiting: limit until"),
+        ((Waiting(3.0, "rate limited", 2), StepStarted(1)), "interrupted"),
+    ],
+)
+def test_mark_of_a_turn_that_was_interrupted_during_a_wait_names_the_wait(
+    events: Sequence[TurnEvent], mark: str
+) -> None:
+    record = present(*events, ended(Outcome.CANCELLED), ended(Outcome.CANCELLED))
+    (_, first), (_, second) = record.of("mark")
+    assert first.startswith(mark)
+    assert (first == "interrupted") == (mark == "interrupted")
+    assert second == "interrupted"
+
+
 def test_note_of_a_reply_is_shown_once() -> None:
     cut = ReplyFinished(StopReason.MAX_TOKENS, "length", 4, None, note="Still cut after 5 requests.")
     once = [("notice", "warning", "Still cut after 5 requests.")]

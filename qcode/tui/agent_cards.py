@@ -1,0 +1,135 @@
+"""The cards of running sub-agents: the steps, calls and notices of each are shown in the card of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+
+from qcode.agent.call_titles import STATE_TEXTS, call_in_words, main_argument, shown_state, verb
+from qcode.protocol.events import (
+    AgentEvent,
+    Compacted,
+    LimitReached,
+    Notice,
+    ReplyFinished,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+    UsageUpdated,
+    Waiting,
+)
+from qcode.protocol.messages import ToolCall
+from qcode.protocol.reply import WebSearched
+from qcode.text.clean import one_line, show_hidden
+from qcode.text.numbers import count_text, duration_text, tokens_text
+from qcode.tui.transcript.cards import CardUpdate, TranscriptView
+from qcode.values import dataclass
+
+_AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
+_MAX_AGENT_OUTPUT_LINES = 40
+_NOTABLE_AGENT_CALL_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Agent:
+    """The state of a running sub-agent."""
+
+    steps: int = 0
+    started_at: dict[str, float] = field(default_factory=dict)
+    """The start of each running call, by its id."""
+    asked_call_ids: set[str] = field(default_factory=set)
+    """The ids of the calls whose question is open."""
+
+
+class AgentCards:
+    """The cards of running sub-agents. `withdraw` closes an open question by the id of its call."""
+
+    def __init__(self, cards: TranscriptView, clock: Callable[[], float], withdraw: Callable[[str], None]) -> None:
+        self._cards = cards
+        self._clock = clock
+        self._withdraw = withdraw
+        self._agents: dict[str, _Agent] = {}
+
+    def show(self, event: AgentEvent) -> str:
+        """Add an event to its card; return the new activity, empty if it has not changed."""
+        call_id, inner = event.call_id, event.event
+        agent = self._agents.setdefault(call_id, _Agent())
+        if detail := _agent_detail(inner):
+            self._cards.update_card(call_id, CardUpdate(detail=detail))
+        match inner:
+            case StepStarted(step=step):
+                agent.steps = step
+                return "a sub-agent is waiting for the model"
+            case ToolStarted(call=call):
+                agent.started_at[call.call_id] = self._clock()
+                return f"a sub-agent is running {call_in_words(call.name)}"
+            case ToolFinished(call=call):
+                self._finish(call_id, agent, inner, call)
+            case UsageUpdated(usage=usage):
+                tokens = tokens_text((usage.input or 0) + (usage.output or 0))
+                summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
+                self._cards.update_card(call_id, CardUpdate(summary=summary))
+            case LimitReached(error=error):
+                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(error.message)}\n"))
+            case Notice(text=text) | Waiting(why=text):
+                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
+            case WebSearched(queries=queries):
+                line = f"✓ searched the web: {one_line('; '.join(queries))}\n"
+                self._cards.update_card(call_id, CardUpdate(append=line))
+            case Compacted():
+                self._cards.update_card(call_id, CardUpdate(append="! conversation compacted\n"))
+            case _:
+                pass
+        return ""
+
+    def ask(self, call: ToolCall) -> None:
+        """Show that a sub-agent's call is waiting for an answer."""
+        owner = next((card_id for card_id in self._agents if call.call_id.startswith(f"{card_id}/")), None)
+        if owner is not None:
+            self._agents[owner].asked_call_ids.add(call.call_id)
+            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
+
+    def end(self, call_id: str) -> bool:
+        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one."""
+        agent = self._agents.pop(call_id, None)
+        for asked_id in agent.asked_call_ids if agent is not None else ():
+            self._withdraw(asked_id)
+        return agent is not None
+
+    def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
+        agent.asked_call_ids.discard(call.call_id)
+        self._withdraw(call.call_id)
+        seconds = self._clock() - agent.started_at.pop(call.call_id, self._clock())
+        state = shown_state(call.name, finished.state, finished.outcome.summary)
+        notes = [
+            "" if state in ("done", "failed") else STATE_TEXTS[state],
+            duration_text(seconds) if seconds >= _NOTABLE_AGENT_CALL_SECONDS else "",
+        ]
+        line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
+        self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
+
+
+def _call_line(call: ToolCall) -> str:
+    return " ".join(part for part in (verb(one_line(call.name, 60)), main_argument(call)) if part)
+
+
+def _agent_detail(event: TurnEvent) -> str:
+    """Return the text for the unfolded card; empty for most events."""
+    match event:
+        case TurnStarted(prompt=prompt):
+            return f"Task: {prompt.strip()}\n\n"
+        case ReplyFinished(message=message) if message is not None and message.text.strip():
+            return f"{message.text.strip()}\n\n"
+        case ToolFinished(call=call, outcome=outcome, state=state):
+            diff = "\n".join(map(show_hidden, outcome.diff.split("\n")))
+            lines = (diff or outcome.content).strip("\n").split("\n")
+            omitted_lines = len(lines) - _MAX_AGENT_OUTPUT_LINES
+            more = [f"  … {count_text(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
+            detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]
+            return "\n".join([f"{_AGENT_CALL_ICONS[state]} {_call_line(call)}", *detail, *more, "", ""])
+        case Notice(text=text):
+            return f"! {text}\n\n"
+        case _:
+            return ""
