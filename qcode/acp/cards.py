@@ -17,7 +17,7 @@ from qcode.agent.call_titles import DEFAULT_ARGUMENTS, verb
 from qcode.protocol.events import CallState
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile, ToolOutcome
-from qcode.text.clean import clean, shown_line
+from qcode.text.clean import clean, first_chars, shown_line
 from qcode.text.diff import diff_lines
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
@@ -170,7 +170,7 @@ def output_content(text: str) -> list[Json]:
 
 def shortened(text: str, limit: int = _MAX_TEXT) -> str:
     """Return `text` with at most `limit` characters, and a note if it was longer."""
-    return text if len(text) <= limit else f"{text[:limit]}\n[truncated: {len(text) - limit:,} more characters]"
+    return first_chars(text, limit)
 
 
 def raw_input(arguments: JsonObject) -> JsonObject:

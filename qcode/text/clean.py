@@ -258,6 +258,16 @@ def cut(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def first_chars(text: str, limit: int, detail: str = "") -> str:
+    """Return the first `limit` characters of a text, with the number of the others, and `detail` about them."""
+    return text if len(text) <= limit else text[:limit] + more_chars(len(text) - limit, detail)
+
+
+def more_chars(count: int, detail: str = "") -> str:
+    """Return the mark at the end of a text that was cut."""
+    return f"… [{count:,} more characters{detail}]"
+
+
 def omit_middle(text: str, limit: int) -> str:
     """Return `text`, with its middle omitted if it is longer than `limit` characters."""
     if len(text) <= limit:

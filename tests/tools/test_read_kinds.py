@@ -7,6 +7,7 @@ import builtins
 import io
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -128,6 +129,15 @@ def test_invalid_page_ranges_are_refused(runner: ToolRunner, pages: str) -> None
     assert "must be a page or a range" in runner.run("read", path="a.pdf", pages=pages).content
 
 
+def test_page_beyond_the_limit_ends_with_the_number_of_its_other_characters(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "MAX_PDF_CHARS", 20)
+    runner.add("a.pdf", document("This is page 1", "This is page 2", "This is page 3"))
+    content = runner.run("read", path="a.pdf").content
+    assert "[page 2]\nThis i… [8 more characters on this page]\n[pages 1-2 of 3; continue" in content
+
+
 def test_pdf_without_text_says_why(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     runner.add("locked.pdf", document("secret", password="hush"))
     assert "protected by a password" in runner.run("read", path="locked.pdf").content
@@ -188,6 +198,19 @@ def test_long_output_of_a_cell_is_shortened(runner: ToolRunner) -> None:
     content = runner.run("read", path="a.ipynb").content
     assert "46,060 characters omitted" in content
     assert len(content) < 6_000
+
+
+def test_huge_cell_ends_with_the_number_of_its_other_characters(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebooks, "MAX_CHARS", 100)
+    whole = json.loads(notebook())
+    whole["cells"][0]["source"] = "y" * 1_000
+    runner.add("a.ipynb", json.dumps(whole))
+    content = runner.run("read", path="a.ipynb").content
+    found = re.search(r"y… \[(\d+) more characters in this cell\]\n\[cells 1-1 of 3", content)
+    assert found is not None
+    assert content.count("y") + int(found[1]) == 1_000
 
 
 def test_images_of_a_cell_that_does_not_fit_are_not_sent(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from qcode.agent.reports import size_of_tool
 from qcode.engine.counting import estimate_text
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
+from qcode.text.clean import first_chars
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -144,8 +145,7 @@ class FindTools:
 
 def _description_json(spec: ToolSpec) -> str:
     row: dict[str, Json] = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
-    text = json.dumps(row, ensure_ascii=False)
-    return text if len(text) <= MAX_HIT_CHARS else f"{text[:MAX_HIT_CHARS]}… [cut]"
+    return first_chars(json.dumps(row, ensure_ascii=False), MAX_HIT_CHARS)
 
 
 class UseTool:

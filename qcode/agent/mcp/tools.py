@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.mcp.spec import digest
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
-from qcode.text.clean import clean
+from qcode.text.clean import clean, first_chars
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -119,13 +119,9 @@ def _hash(tool: ListedTool) -> str:
 
 
 def _description(server: str, description: str) -> str:
-    text = _cut(_visible_chars(description).strip(), MAX_DESCRIPTION)
+    text = first_chars(_visible_chars(description).strip(), MAX_DESCRIPTION)
     note = f", which says about it: {text}" if text else "."
     return f"A tool of the server {server}{note}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… [cut]"
 
 
 def _visible_chars(text: str) -> str:
@@ -172,7 +168,7 @@ def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
     result: JsonObject = {}
     for key, inner in value.items():
         if not is_names and key in _TEXT_KEYS and isinstance(inner, str):
-            result[key] = _cut(_visible_chars(inner), _MAX_SCHEMA_TEXT)
+            result[key] = first_chars(_visible_chars(inner), _MAX_SCHEMA_TEXT)
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
             result[key] = inner
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.messages import Message, Text, ToolResult
 from qcode.protocol.tools import SKILL_TOOL, Refused, ToolOutcome, ToolSpec
-from qcode.text.clean import visible
+from qcode.text.clean import first_chars, visible
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
 from qcode.tools.subagent import NAME as AGENT
@@ -94,7 +94,7 @@ class SkillTool:
         limit = context.max_output_chars
         text = loaded.text
         if len(text) > limit:
-            text = f"{text[:limit]}\n[{len(text) - limit:,} more characters: read {skill.file} for the rest]\n</skill>"
+            text = f"{first_chars(text, limit, f'; read {skill.file} for the rest')}\n</skill>"
         return ToolOutcome(text, summary=f"{skill.handle} · about {skill.tokens:,} tokens")
 
 

@@ -27,6 +27,7 @@ from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.messages import Block, Message, ToolCall
 from qcode.protocol.reply import StopReason
+from qcode.text.clean import first_chars
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
@@ -35,7 +36,6 @@ CLAUDE_CODE_VERSION = "2.1.330"
 MAX_LINE_CHARS = 1_000_000
 _FIRST_LIMIT = 400_000
 """The length to which texts are shortened first; then to a quarter of it, and so on, until the line is short enough."""
-_SHORTENED = "… [{count:,} more characters are left out of this line]"
 _NO_IMAGE = "[an image is left out of this line, which is too long]"
 _AGENT, _LISTED_AGENT = "Agent", "Task"
 _SUBTYPES = {
@@ -213,7 +213,7 @@ def encode_bounded(line: JsonObject) -> bytes:
 def _shortened(value: Json, limit: int) -> Json:
     match value:
         case str() if len(value) > limit:
-            return value[:limit] + _SHORTENED.format(count=len(value) - limit)
+            return first_chars(value, limit, ", left out of this line")
         case {"type": "image", "source": {"data": str(data)}} if len(data) > limit:
             return {"type": "text", "text": _NO_IMAGE}
         case dict():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
-from qcode.text.clean import omit_middle, quoted
+from qcode.text.clean import first_chars, omit_middle, quoted
 from qcode.text.json import Json, JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
@@ -71,7 +71,7 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
         if cell_texts and size > MAX_CHARS:
             del images[images_before:]
             break
-        cell_texts.append(text[:MAX_CHARS])
+        cell_texts.append(first_chars(text, MAX_CHARS, " in this cell"))
     return "\n".join(cell_texts), len(cell_texts), tuple(images)
 
 

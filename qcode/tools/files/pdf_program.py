@@ -2,7 +2,8 @@
 
 A malicious PDF can take forever, or all memory. The arguments are the folder of pypdf, the first and last page, and the
 maximum number of characters. The PDF is read from standard input. The output is one line of JSON with the number of
-pages, then one line for each page with its number and text. An error is the last line of standard error.
+pages, then one line for each page: its number, its text, and the number of characters left out of it. An error is the
+last line of standard error.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ def main() -> int:
     count = len(reader.pages)
     _write_line(count)
     for number in range(first, min(last, count) + 1):
-        text = reader.pages[number - 1].extract_text()[:max_chars]
+        text = reader.pages[number - 1].extract_text()
+        left_out = max(0, len(text) - max_chars)
+        text = text[:max_chars]
         max_chars -= len(text)
-        _write_line([number, text])
+        _write_line([number, text, left_out])
         if max_chars <= 0:
             break
     return 0

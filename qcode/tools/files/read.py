@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
-from qcode.text.clean import quoted, visible
+from qcode.text.clean import first_chars, more_chars, quoted, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -130,9 +130,7 @@ def _number_lines(lines: list[str], first: int) -> list[str]:
     numbered: list[str] = []
     size = 0
     for number, line in enumerate(lines, start=first):
-        if len(line) > MAX_LINE_CHARS:
-            line = f"{line[:MAX_LINE_CHARS]}... [{len(line) - MAX_LINE_CHARS:,} more characters on this line]"
-        entry = f"{number:>6}\t{line}"
+        entry = f"{number:>6}\t{first_chars(line, MAX_LINE_CHARS, ' on this line')}"
         size += len(entry.encode("utf-8", "replace")) + 1
         if numbered and size > MAX_BYTES:
             break
@@ -214,7 +212,10 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperPro
     if not messages:
         raise Refused(f"cannot read the PDF {label}: {printed.failure}")
     count: int = messages[0]
-    texts: list[tuple[int, str]] = [(number, text) for number, text in messages[1:]]
+    texts: list[tuple[int, str]] = [
+        (number, text + more_chars(left_out, " on this page") if left_out else text)
+        for number, text, left_out in messages[1:]
+    ]
     if not texts:
         if printed.failure:
             raise Refused(f"cannot read page {first} of {label}: {printed.failure}")

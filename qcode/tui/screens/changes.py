@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
-from qcode.text.clean import one_line, plain_line, visible, visible_rows
+from qcode.text.clean import more_chars, one_line, plain_line, visible, visible_rows
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
@@ -246,8 +246,8 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
             lines += render_diff(parse_diff(visible_rows(change.diff[:remaining_chars])), width)
             remaining_chars -= len(change.diff)
         if remaining_chars <= 0:
-            lines += wrap([("Too large to show in full; use git diff.", style_of("notice-warning"))], width)
             break
+    lines += _cut_rows(sum(len(change.diff) for change in changes) - _MAX_CHARS, width)
     return lines or wrap([("Nothing was changed.", style_of())], width)
 
 
@@ -255,4 +255,11 @@ def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
     """Return the rows of one diff, truncated after `_MAX_CHARS` characters, or of the note if there is no diff."""
     if not diff:
         return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
-    return render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width)
+    return [*render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width), *_cut_rows(len(diff) - _MAX_CHARS, width)]
+
+
+def _cut_rows(left_out: int, width: int) -> list[Line]:
+    """Return the note for diffs that have more than `_MAX_CHARS` characters."""
+    if left_out <= 0:
+        return []
+    return wrap([(more_chars(left_out, "; use git diff"), style_of("notice-warning"))], width)

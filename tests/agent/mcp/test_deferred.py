@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -154,6 +155,12 @@ def test_search_ranks_names_over_descriptions_and_is_bounded() -> None:
     assert rank_tools("nothing here", specs) == []
     assert len(rank_tools("tool", [ToolSpec(f"s__tool{number}", "", {}) for number in range(50)])) == MAX_HITS
     assert MAX_HIT_CHARS == 6_000
+
+
+def test_long_description_of_a_found_tool_ends_with_the_number_of_its_other_characters() -> None:
+    search = FindTools(lambda: [ToolSpec("web__open", "x" * 10_000, {})])
+    found = asyncio.run(search.run({"query": "open"}, cast("Any", None), cast("Any", None))).content
+    assert re.search(r"x… \[4,\d\d\d more characters\]\Z", found)
 
 
 def test_search_ranks_whole_words_first_and_finds_words_of_every_script() -> None:

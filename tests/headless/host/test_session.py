@@ -442,7 +442,7 @@ def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_
         host.result()
         host.end()
     lines = [line for line in host.seen if line["type"] == "assistant"]
-    assert "more characters are left out of this line" in lines[0]["message"]["content"][0]["input"]["content"]
+    assert "more characters, left out of this line" in lines[0]["message"]["content"][0]["input"]["content"]
     assert max(len(json.dumps(line, ensure_ascii=False)) for line in host.seen) <= 1_000_000
     assert (tmp_path / "work" / "c.txt").read_text() == content
 

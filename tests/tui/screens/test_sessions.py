@@ -25,7 +25,8 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
 from qcode.tui.app import AppOptions
-from qcode.tui.screens.changes import ChangePart, ChangesScreen, ChangesSource, diff_rows
+from qcode.tui.screens import changes as changes_screen
+from qcode.tui.screens.changes import ChangePart, ChangesScreen, ChangesSource, changes_lines, diff_rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import Picker
 from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker, doubt_lines, effect_text
@@ -362,6 +363,21 @@ def test_highlight_stays_in_the_file_after_undo_of_its_last_hunk() -> None:
 def test_diff_describes_a_binary_file() -> None:
     file = TurnFile("a.bin", "/a.bin", note="binary, 12 B → 15 B")
     assert diff_rows("", 40, ChangePart(1, file).note)[0].text == "Binary, 12 B → 15 B."
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_long_diff_ends_with_the_number_of_its_other_characters(
+    is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diff = "--- a\n+++ b\n@@ -0,0 +1,100 @@\n" + "+line\n" * 100
+    monkeypatch.setattr(changes_screen, "_MAX_CHARS", len(diff) if is_whole else 300)
+    rows = {
+        "one": diff_rows(diff, 80),
+        "all": changes_lines([SessionFileDiff("a", diff), SessionFileDiff("b", "")], 80),
+    }
+    mark = f"… [{len(diff) - 300} more characters; use git diff]"
+    for name, lines in rows.items():
+        assert (lines[-1].text == mark) is not is_whole, name
 
 
 def rows_above(screen: str, text: str) -> int:
