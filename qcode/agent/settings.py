@@ -15,7 +15,7 @@ from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
-from qcode.config.show import SettingRow, show
+from qcode.config.show import SettingRow, setting_rows
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
@@ -86,7 +86,7 @@ class SettingsService:
             settings, user_values = self._read()
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        return tuple(self._setting(row, settings, user_values) for row in show(settings))
+        return tuple(self._setting(row, settings, user_values) for row in setting_rows(settings))
 
     def change(self, name: str, typed: str | None) -> Setting:
         """Write the typed value to the user's file, or remove the setting if None; return the new setting.

@@ -16,7 +16,7 @@ from qcode.agent.context.project import read_head
 from qcode.agent.models.selection import DEMO, RESUMED, Selection, select_at_start, select_for_resume
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import InputEnded, ask, short, working_folder
+from qcode.cli.terminal import InputEnded, ask, short_path, working_folder
 from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
 from qcode.protocol.errors import ExitCode
 from qcode.tui.app import AppOptions, QcodeApp
@@ -133,9 +133,9 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
     has_demo_note = selection.spec.name == DEMO and selection.note != RESUMED
     return Welcome(
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if has_demo_note else ())),
-        short(context.folder),
+        short_path(context.folder),
         read_head(context.root).branch,
-        tuple(short(Path(file.label)) for file in instructions.files),
+        tuple(short_path(Path(file.label)) for file in instructions.files),
     )
 
 

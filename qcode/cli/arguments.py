@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat, split_rules
-from qcode.cli.flags import FLAGS, REFUSED, SUBCOMMANDS, Flag
+from qcode.cli.flags import FLAGS, REFUSED_FLAGS, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
 from qcode.text.numbers import seconds_of, whole_number
 
@@ -88,8 +88,8 @@ class _Parser(argparse.ArgumentParser):
         if unknown == "--linear":
             # It looks like the flag of a known mode; the nearest name is `--login`.
             return "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"
-        if unknown in REFUSED:
-            return f"{unknown} is not supported: {REFUSED[unknown]}"
+        if unknown in REFUSED_FLAGS:
+            return f"{unknown} is not supported: {REFUSED_FLAGS[unknown]}"
         from qcode.text.match import did_you_mean, similar
 
         unsafe = {name for flag in FLAGS if flag.key in _UNSAFE_KEYS for name in flag.names}

@@ -12,17 +12,17 @@ VERSION = f"qcode {__version__}"
 PROVIDER_PLACEHOLDER = ("PROVIDER",)
 """Stands for the names of providers that take a key; the completion scripts insert them."""
 
-REFUSED: dict[str, str] = {
+REFUSED_FLAGS: dict[str, str] = {
     "--session-mirror": "sessions are stored on this machine only",
     "--resume-session-at": "a session is resumed as a whole; /rewind goes back in the app",
     "--resume-drops-turn": "a session is resumed as a whole; /rewind goes back in the app",
 }
 """Flags of Claude Code that qcode refuses, with the reason: ignoring them would lose data or change history."""
 
-_VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "duration", "choice")
+_VALUE_KINDS = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "duration", "choice")
 HELP_WIDTH = 80
 """The maximum length of a line of the help."""
-_COLUMN = 34
+_TEXT_COLUMN = 34
 """The column of the help in which the texts begin."""
 
 
@@ -30,10 +30,10 @@ def help_entry(typed: str, text: str) -> str:
     """Return an entry of the help: what is typed, and the wrapped `text` beside it or, if there is no space, below."""
     first, *others = _wrap(typed, HELP_WIDTH - 2)
     left = [f"  {first}", *(f"      {line}" for line in others)]
-    right = _wrap(text, HELP_WIDTH - _COLUMN)
-    if right and len(left) == 1 and len(left[0]) < _COLUMN:
-        left = [f"{left[0]:<{_COLUMN}}{right.pop(0)}"]
-    return "".join(f"{line}\n" for line in (*left, *(" " * _COLUMN + line for line in right)))
+    right = _wrap(text, HELP_WIDTH - _TEXT_COLUMN)
+    if right and len(left) == 1 and len(left[0]) < _TEXT_COLUMN:
+        left = [f"{left[0]:<{_TEXT_COLUMN}}{right.pop(0)}"]
+    return "".join(f"{line}\n" for line in (*left, *(" " * _TEXT_COLUMN + line for line in right)))
 
 
 def _wrap(text: str, width: int) -> list[str]:
@@ -71,7 +71,7 @@ class Flag:
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
         """The first long name with underscores, such as `max_turns`."""
         self.kind = kind
-        """`on`: a switch. One of `_VALUES`: a value follows; `texts`, `paths` and `rules` may be repeated.
+        """`on`: a switch. One of `_VALUE_KINDS`: a value follows; `texts`, `paths` and `rules` may be repeated.
         `optional`: a value may follow. `joined`: a value may follow after `=`; otherwise it is `const`. `shown`: the
         flag is handled before parsing."""
         self.help = help
@@ -91,7 +91,7 @@ class Flag:
 
     @property
     def takes_value(self) -> bool:
-        return self.kind in _VALUES
+        return self.kind in _VALUE_KINDS
 
     def line(self) -> str:
         """Return the entry of the flag in the help, one line or more."""

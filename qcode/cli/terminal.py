@@ -111,7 +111,7 @@ def working_folder(cwd: Path | str | None) -> Path:
         raise InputError(f"cannot use {folder}: {error.strerror}") from None
 
 
-def short(folder: Path) -> str:
+def short_path(folder: Path) -> str:
     """Return a folder with `~` for the home folder."""
     try:
         return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")

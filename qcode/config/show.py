@@ -36,7 +36,7 @@ class SettingRow:
     origin: Origin
 
 
-def show(settings: Settings) -> tuple[SettingRow, ...]:
+def setting_rows(settings: Settings) -> tuple[SettingRow, ...]:
     """Return all global keys, set or not, and then the settings of providers, models and servers."""
     rows = [
         SettingRow(key.name, value_text(key, _read(settings, key)), settings.origin(key.name)) for key in _global_keys()

@@ -12,7 +12,7 @@ from qcode.agent import crash
 from qcode.agent.keys import keys as keys_module
 from qcode.agent.keys.keys import KeyCommands, Keys, key_store
 from qcode.agent.keys.store import KeyStore
-from qcode.agent.models.selection import choose
+from qcode.agent.models.selection import choose_model
 from qcode.config.settings import Settings
 from qcode.providers.registry import PROVIDERS, connect, custom_provider, key_name
 from qcode.safety.secret import Secret
@@ -54,7 +54,7 @@ def test_provider_of_the_configuration_has_its_own_key(tmp_path: Path) -> None:
 
 def test_stored_key_chooses_the_provider_as_a_variable_does(tmp_path: Path) -> None:
     keys = Keys({"GEMINI_API_KEY": "x"}, lambda: stored(tmp_path, "openai"))
-    chosen = choose(Settings(), keys, None, None, has_demo=True)
+    chosen = choose_model(Settings(), keys, None, None, has_demo=True)
     assert (chosen.spec.name, chosen.note) == ("openai", "a key is stored (qcode auth login openai)")
 
 
@@ -63,7 +63,7 @@ def test_key_in_a_locked_keyring_is_skipped_with_a_complaint(tmp_path: Path, use
     store = stored(tmp_path, "anthropic")
     use_keyring(make(Locked))
     keys = Keys({"OPENAI_API_KEY": "x"}, lambda: store)
-    assert choose(Settings(), keys, None, None, has_demo=True).spec.name == "openai"
+    assert choose_model(Settings(), keys, None, None, has_demo=True).spec.name == "openai"
     (problem,) = keys.problems
     assert "cannot read the key of anthropic: the keyring is locked" in problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.agent.keys.keys import Keys
-from qcode.agent.models.selection import choose, select_model
+from qcode.agent.models.selection import choose_model, select_model
 from qcode.agent.options import Options
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import QcodeError, UsageError
@@ -56,13 +56,13 @@ def test_provider_of_an_unsupported_type_affects_no_other_selection(monkeypatch:
 
 def test_base_url_without_a_model_is_an_error() -> None:
     with pytest.raises(QcodeError, match="-m openai/MODEL") as raised:
-        choose(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), None, "http://127.0.0.1:9/v1", has_demo=True)
+        choose_model(Settings(), Keys({"ANTHROPIC_API_KEY": "a"}), None, "http://127.0.0.1:9/v1", has_demo=True)
     assert raised.value.exit_code == 2
 
 
 def test_first_credential_selects_the_provider() -> None:
     env = {"OPENAI_API_KEY": "a", "GEMINI_API_KEY": "b"}
-    chosen = choose(Settings(), Keys(env), None, None, has_demo=True)
+    chosen = choose_model(Settings(), Keys(env), None, None, has_demo=True)
     assert chosen.spec.name == "openai"
     assert "OPENAI_API_KEY" in chosen.note
 
@@ -79,9 +79,9 @@ def no_local_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_local_servers")
 def test_without_credentials_the_app_uses_the_demo_and_pipe_mode_fails() -> None:
-    assert choose(Settings(), Keys({}), None, None, has_demo=True).name == "demo/demo"
+    assert choose_model(Settings(), Keys({}), None, None, has_demo=True).name == "demo/demo"
     with pytest.raises(QcodeError) as raised:
-        choose(Settings(), Keys({}), None, None, has_demo=False)
+        choose_model(Settings(), Keys({}), None, None, has_demo=False)
     assert raised.value.exit_code == 41
 
 
@@ -90,7 +90,7 @@ def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) 
         return PROVIDERS["ollama"], "qwen3-coder"
 
     monkeypatch.setattr(local, "find_local_server", ollama)
-    chosen = choose(Settings(), Keys({}), None, None, has_demo=True)
+    chosen = choose_model(Settings(), Keys({}), None, None, has_demo=True)
     assert chosen.name == "ollama/qwen3-coder"
 
 
@@ -104,13 +104,13 @@ def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_last_connected_model_is_preferred_while_it_has_a_key(connected: str, env: dict[str, str], chosen: str) -> None:
-    found = choose(Settings(), Keys(env), None, None, has_demo=True, last_used=connected)
+    found = choose_model(Settings(), Keys(env), None, None, has_demo=True, last_used=connected)
     assert found.name.startswith(chosen)
 
 
 def test_named_model_takes_precedence_over_the_connected_one() -> None:
     settings = Settings(model="openai/x")
-    assert choose(settings, Keys({}), None, None, has_demo=True, last_used="ollama/y").name == "openai/x"
+    assert choose_model(settings, Keys({}), None, None, has_demo=True, last_used="ollama/y").name == "openai/x"
 
 
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "a"}

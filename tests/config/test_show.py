@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcode.config.schema import KEYS
-from qcode.config.show import show
+from qcode.config.show import setting_rows
 from tests.config.folders import Folders
 from tests.config.test_files import EVERYTHING
 
@@ -20,7 +20,7 @@ env = { TOKEN = "canary6" }
 
 
 def test_show_lists_every_fixed_key_with_its_origin(folders: Folders) -> None:
-    rows = {row.key: row for row in show(folders.user("[output]\nmax_tokens = 5").load({"QCODE_MODEL": "a/b"}))}
+    rows = {row.key: row for row in setting_rows(folders.user("[output]\nmax_tokens = 5").load({"QCODE_MODEL": "a/b"}))}
     assert {key.name for key in KEYS if "*" not in key.path} <= set(rows)
     assert (rows["output.max_tokens"].value, str(rows["output.max_tokens"].origin)) == ("5", f"{folders.user_file}:2")
     assert (rows["model"].value, str(rows["model"].origin)) == ('"a/b"', "QCODE_MODEL")
@@ -29,7 +29,7 @@ def test_show_lists_every_fixed_key_with_its_origin(folders: Folders) -> None:
 
 
 def test_show_lists_named_providers_and_models(folders: Folders) -> None:
-    rows = {row.key: row.value for row in show(folders.user(EVERYTHING).load())}
+    rows = {row.key: row.value for row in setting_rows(folders.user(EVERYTHING).load())}
     assert rows['models."local/qwen3-coder".price.input'] == "0.5"
     assert rows['models."local/qwen3-coder".output.max_tokens'] == "16000"
     assert rows["providers.local.idle_timeout_s"] == "600"
@@ -39,7 +39,7 @@ def test_show_lists_named_providers_and_models(folders: Folders) -> None:
 
 def test_show_hides_secrets(folders: Folders) -> None:
     settings = folders.user(SECRETS).load()
-    rows = {row.key: row.value for row in show(settings)}
+    rows = {row.key: row.value for row in setting_rows(settings)}
     assert "canary" not in str(rows)
     assert rows["providers.local.base_url"] == '"https://(hidden)@host.example:8443/v1?(hidden)"'
     assert rows["providers.local.headers.Authorization"] == "(hidden)"

@@ -18,7 +18,7 @@ from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.elicitation import Ask, fill_form, visit
 from qcode.agent.mcp.session import (
-    Rejected,
+    RejectedEntries,
     ServerListing,
     collect_inputs,
     connection_errors,
@@ -174,7 +174,7 @@ class ServerConnection:
         self._auth: ServerAuth | None = None
         self._connection_lost = asyncio.Event()
         self._lists_changed = asyncio.Event()
-        self._rejected: Rejected = []
+        self._rejected: RejectedEntries = []
         self._uses_sse = spec.config.transport == "sse"
         self._uses_handshake = False
         self._is_ready = asyncio.Event()

@@ -208,23 +208,23 @@ def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
 
 
-Rejected: TypeAlias = list[tuple[str, str]]
+RejectedEntries: TypeAlias = list[tuple[str, str]]
 """The name of each entry that was left out of the lists of a server, and the reason."""
 
 
 def open_session(
     streams: TransportStreams,
     cwd: Path,
-    rejected: Rejected,
+    rejected: RejectedEntries,
     on_change: Callable[[], None],
     elicit: Elicit,
     sample: Sampler | None = None,
-    note: Callable[[str], None] = lambda line: None,
+    on_log_line: Callable[[str], None] = lambda line: None,
 ) -> ClientSession:
     """Return a session that reports `cwd` as its only root; `elicit` asks the user, `sample` the model.
 
-    `on_change` is called when the server reports that a list changed. `note` gets a line for each log message of the
-    server. `rejected` collects the invalid entries of lists.
+    `on_change` is called when the server reports that a list changed, `on_log_line` with a line for each log message
+    of the server. `rejected` collects the invalid entries of lists.
     """
     import mcp_types as types
     from mcp import ClientSession
@@ -251,7 +251,7 @@ def open_session(
 
     session = ServerSession(
         list_roots_callback=_only_root(cwd),
-        logging_callback=_logger(note),
+        logging_callback=_logger(on_log_line),
         log_level=_LOG_LEVEL,
         elicitation_callback=handle_elicitation,
         sampling_callback=None if sample is None else lambda context, params: sample(params),
@@ -273,9 +273,9 @@ def _only_root(cwd: Path) -> ListRootsFnT:
     return roots
 
 
-def _logger(note: Callable[[str], None]) -> LoggingFnT:
+def _logger(on_log_line: Callable[[str], None]) -> LoggingFnT:
     async def handle_log(params: types.LoggingMessageNotificationParams) -> None:
-        note(_log_line(params))
+        on_log_line(_log_line(params))
 
     return handle_log
 
@@ -370,7 +370,7 @@ async def negotiate(session: ClientSession, *, probes: bool) -> None:
         await session.discover()  # the server answers the newer protocol, but too slowly for the probe
 
 
-async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
+async def list_all(session: ClientSession, rejected: RejectedEntries) -> ServerListing:
     """Return the lists of a server; raise an error if its tools cannot be listed.
 
     Another list that fails is empty, and has a line in `problems`. `open_session` fills `rejected`.

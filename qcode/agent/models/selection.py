@@ -263,7 +263,7 @@ def source_text(source: str) -> str:
     return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
 
-def choose(
+def choose_model(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, last_used: str = ""
 ) -> Selection:
     """Return the model to start with: the first that exists in the following order.
@@ -301,7 +301,7 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
 
 
 def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:
-    """Return the model to start with, from the flags, settings and keys of this run; see `choose`.
+    """Return the model to start with, from the flags, settings and keys of this run; see `choose_model`.
 
     Raise `QcodeError` if there is no model.
     """
@@ -315,7 +315,7 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
 
         last_used = Choices(context.paths.state_dir).model
     with provider_failures(context.keys):
-        return choose(
+        return choose_model(
             context.settings,
             context.keys,
             options.model_name or None,

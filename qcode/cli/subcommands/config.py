@@ -22,7 +22,7 @@ from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.load import Scope, file_layer
 from qcode.config.paths import ConfigPaths, project_file
 from qcode.config.schema import KeyPath, dotted, find_key
-from qcode.config.show import show, value_text
+from qcode.config.show import setting_rows, value_text
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json
 
@@ -59,7 +59,7 @@ def run_config(arguments: Sequence[str]) -> int:
 
 def _show(options: Options, *, is_json: bool) -> int:
     context, problem = folder_context(options)
-    rows = show(context.settings)
+    rows = setting_rows(context.settings)
     if is_json:
         listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
         write_stdout(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")

@@ -17,7 +17,7 @@ from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.protocol.messages import typed_text
@@ -174,7 +174,7 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
     else:
         sessions = find(os.environ, None if is_everywhere else root)
     if not sessions:
-        scope = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
+        scope = "" if is_everywhere else f" for {short_path(root)}; --all looks in all folders"
         scope = f" in {', '.join(map(str, paths))}" if paths else scope
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
@@ -263,7 +263,7 @@ def _import_session(
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
         return {"path": str(session.path), "status": "failed", "error": str(error)}, code
     if not is_json:
-        write_stdout(_report(source, result, "" if target == root else f" in {short(target)}"))
+        write_stdout(_report(source, result, "" if target == root else f" in {short_path(target)}"))
     return {
         "path": str(session.path),
         "program": source.program,

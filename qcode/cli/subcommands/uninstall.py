@@ -22,7 +22,7 @@ from qcode.agent.skills import discovery, library
 from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
-from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
@@ -100,17 +100,17 @@ def run_uninstall(arguments: Sequence[str]) -> int:
 
 def _listing(paths: ConfigPaths, items: Sequence[StoredItem], names: Sequence[str]) -> Iterator[str]:
     if not items:
-        yield f"qcode keeps no files in {short(paths.config_dir)} and {short(paths.state_dir)}."
+        yield f"qcode keeps no files in {short_path(paths.config_dir)} and {short_path(paths.state_dir)}."
     else:
         yield "qcode keeps:"
-        width = max(len(short(item.path)) for item in items)
-        yield from (f"  {short(item.path):<{width}}  {bytes_text(item.size):>8}  {item.meaning}" for item in items)
+        width = max(len(short_path(item.path)) for item in items)
+        yield from (f"  {short_path(item.path):<{width}}  {bytes_text(item.size):>8}  {item.meaning}" for item in items)
     if names:
         yield f"  keys of {', '.join(names)}"
     project_folders = [folder for folder in _project_folders(paths) if folder.exists()]
     if project_folders:
         yield "Not removed, because they belong to projects:"
-        yield from (f"  {short(folder)}" for folder in project_folders)
+        yield from (f"  {short_path(folder)}" for folder in project_folders)
     current = installation()
     source = f"from {current.clone}" if current.clone else f"with {current.installer}"
     yield f"The program was installed {source}; remove it:"
@@ -146,7 +146,7 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
             if not others:
                 folder.rmdir()
             elif folder != paths.config_dir or others != [paths.state_dir.name]:
-                write_stderr(f"kept in {short(folder)}: {', '.join(others[:9])}; qcode did not create them")
+                write_stderr(f"kept in {short_path(folder)}: {', '.join(others[:9])}; qcode did not create them")
         except OSError:
             continue  # the folder does not exist, or cannot be removed; it contains no files of qcode
     if failed:

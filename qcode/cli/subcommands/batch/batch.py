@@ -49,7 +49,7 @@ def run_batch(arguments: Sequence[str]) -> int:
         remaining = [task for task in tasks if task.id not in finished]
         options = replace(options, output_format="json")
         batch = Batch(_task_runner(options, flags.get("ray")), stream, total=len(tasks))
-        batch.count(finished[task.id] for task in tasks if task.id in finished)
+        batch.add_results(finished[task.id] for task in tasks if task.id in finished)
         return asyncio.run(batch.run(remaining, flags.get("jobs", DEFAULT_JOBS)))
 
 
@@ -139,7 +139,7 @@ class Batch:
         self._cost = Decimal(0)
         self._signal: int | None = None
 
-    def count(self, results: Iterator[JsonObject] | Sequence[JsonObject]) -> None:
+    def add_results(self, results: Iterator[JsonObject] | Sequence[JsonObject]) -> None:
         """Add results to the totals."""
         for result in results:
             self._done_count += 1
@@ -180,7 +180,7 @@ class Batch:
                 result = await self._task_runner.result(task)
             finally:
                 self._running_count -= 1
-            self.count([result])
+            self.add_results([result])
             self._stream.write(encode(result))
             self._stream.flush()
 
