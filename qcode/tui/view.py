@@ -160,6 +160,11 @@ class AppView:
         return self.app.focused is self._widgets.prompt
 
     @property
+    def has_question(self) -> bool:
+        """Whether a question is open."""
+        return self._widgets.approval.request is not None
+
+    @property
     def is_writing_answer(self) -> bool:
         """Whether the user is writing an answer or a reason in a question."""
         return self._widgets.approval.is_writing_text
@@ -491,24 +496,18 @@ class AppView:
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
             return
-        if to in ("page_up", "page_down") and self._scroll_question(to):
+        if self.has_question and to in ("page_up", "page_down") and self._widgets.approval.view.scroll_page(to):
             return
         if self._widgets.aside.is_open:
             self._widgets.aside.scroll(to)
             return
-        match to:
-            case "page_up":
-                transcript.scroll_page_up(animate=False)
-            case "page_down":
-                transcript.scroll_page_down(animate=False)
-            case "home":
-                transcript.scroll_home(animate=False)
-            case "end":
-                transcript.scroll_end(animate=False)
-
-    def _scroll_question(self, to: Scroll) -> bool:
-        approval = self._widgets.approval
-        return approval.request is not None and approval.view.scroll_page(to)
+        scroll = {
+            "page_up": transcript.scroll_page_up,
+            "page_down": transcript.scroll_page_down,
+            "home": transcript.scroll_home,
+            "end": transcript.scroll_end,
+        }
+        scroll[to](animate=False)
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
         shown = typed if typed != text else ""

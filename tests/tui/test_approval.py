@@ -1116,6 +1116,22 @@ def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
     drive(test, conversation)
 
 
+def test_shift_tab_at_a_question_skips_plan_mode_which_would_deny_the_call() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        modes = []
+        for _ in range(3):
+            await run.pilot.press("shift+tab")
+            modes.append(conversation.mode)
+        assert modes == ["accept-edits", "default", "accept-edits"]
+        assert conversation.answers == []
+
+    drive(test, conversation)
+
+
 def test_escape_and_a_digit_in_one_read_stop_the_turn_and_keep_the_digit() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 

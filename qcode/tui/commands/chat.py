@@ -163,6 +163,8 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
     is_trusted = context.agent.trust.is_trusted
     modes = [mode for mode in MODES if effective_mode(mode, is_trusted=is_trusted) == mode]
     mode = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
+    if context.app is not None and context.app.has_question and mode != "plan":
+        modes.remove("plan")  # it would deny the call that the question is about
     next_mode = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
     # While a question about a plan is open, leaving plan mode approves the plan.
     if context.app is not None and next_mode != "plan" and context.app.accept_plan(next_mode):
