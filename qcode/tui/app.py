@@ -149,7 +149,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.add_themes()
         agent, widgets, clock = self.agent, self.widgets, self.options.clock
         finder = AttachmentFinder(agent, notify=widgets.transcript.add_notice, on_index_change=self._offer_new_files)
-        self.session_name = SessionName(agent.sessions, self.terminal_title.name, widgets.status.add_turn)
+        self.session_name = SessionName(agent.sessions, self.terminal_title.show_session_title, widgets.status.add_turn)
         self._add_runners()
         self.server_watch = ServerWatch(agent.servers, widgets, self.turns)
         self.view = AppView(

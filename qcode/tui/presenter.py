@@ -411,7 +411,7 @@ class Presenter:
                 diff=outcome.diff or None,
                 summary=" · ".join([*notes, summary] if summary else notes) or None,
                 plan=plan or None,
-                place=sandbox_note(outcome.sandbox, has_failed=event.state == "failed") or None,
+                sandbox_note=sandbox_note(outcome.sandbox, has_failed=event.state == "failed") or None,
                 seconds=event.seconds,
             ),
         )

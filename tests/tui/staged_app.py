@@ -207,7 +207,7 @@ class StagedAgent(Agent):
     def offered_tools(self) -> tuple[OfferedTool, ...]:
         return self.services.project.tools() if self.services.project is not None else ()
 
-    def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
+    def doctor_lines(self, *, is_in_app: bool = False) -> tuple[str, ...]:
         assert self.services.project is not None
         return tuple(self.services.project.examine())
 

@@ -36,10 +36,10 @@ def test_terminal_title_has_the_cleaned_and_bounded_session_and_folder() -> None
     written: list[str] = []
     terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
     terminal_title.begin()
-    terminal_title.name("Dates in\x07 the \x1b[31mparser")
+    terminal_title.show_session_title("Dates in\x07 the \x1b[31mparser")
     terminal_title.announce("working")
     terminal_title.announce("asking")
-    terminal_title.name("x" * 200)
+    terminal_title.show_session_title("x" * 200)
     terminal_title.end()
     assert written[1:5] == [
         "\x1b]0;qcode · project\x07",

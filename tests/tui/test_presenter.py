@@ -447,12 +447,12 @@ def test_notes_to_the_model_are_not_shown() -> None:
 def test_result_of_a_command_says_where_it_ran_unless_it_only_reads(sandbox: SandboxUse, place: str | None) -> None:
     outcome = ToolOutcome("", summary="exit 0", shown="", sandbox=sandbox)
     update = last_update(ToolStarted(call()), ToolFinished(call(), outcome, "done"))
-    assert update.get("place") == place
+    assert update.get("sandbox_note") == place
 
 
 def test_failure_of_a_command_that_only_reads_says_that_it_was_sandboxed() -> None:
     outcome = ToolOutcome("", is_error=True, summary="exit 128", shown="", sandbox="read-only")
-    assert last_update(ToolStarted(call()), ToolFinished(call(), outcome, "failed"))["place"] == "in the sandbox"
+    assert last_update(ToolStarted(call()), ToolFinished(call(), outcome, "failed"))["sandbox_note"] == "in the sandbox"
 
 
 def test_search_shows_its_pattern_and_folder() -> None:

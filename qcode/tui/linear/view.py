@@ -57,7 +57,7 @@ class _ShownCall:
     diff: str = ""
     plan: str = ""
     summary: str = ""
-    place: str = ""
+    sandbox_note: str = ""
 
 
 class LinearView:
@@ -213,7 +213,7 @@ class LinearView:
         call.diff = update.diff if update.diff is not None else call.diff
         call.plan = update.plan if update.plan is not None else call.plan
         call.summary = update.summary if update.summary is not None else call.summary
-        call.place = update.place if update.place is not None else call.place
+        call.sandbox_note = update.sandbox_note if update.sandbox_note is not None else call.sandbox_note
         if update.state is not None and update.state != call.state:
             call.state = update.state
             # A plan has no title line: its result begins with one.
@@ -294,7 +294,7 @@ class LinearView:
     def _print_result(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
         self._ended_calls.pop(call_id, None)
-        notes = ", ".join(filter(None, (one_line(call.summary), call.place)))
+        notes = ", ".join(filter(None, (one_line(call.summary), call.sandbox_note)))
         result = f"{call.name} {_STATES[call.state]}" + (f": {notes}" if notes else ".")
         # The question about a call has shown its diff or plan. A call that the user edited has another one.
         asked = self._asked_texts.pop(call_id, "").strip()
@@ -315,11 +315,11 @@ class LinearView:
         """Return the lines of a result. A long one is truncated in the middle and kept in full under a number."""
         text = clean(redrawn(text)).strip("\n") if text.strip() else ""
         lines = text.split("\n") if text else []
-        left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
-        if left_out > 1:
+        omitted_lines = len(lines) - _HEAD_LINES - _TAIL_LINES
+        if omitted_lines > 1:
             self._truncated_count += 1
             self._truncated_results[self._truncated_count] = text
             self._truncated_results.pop(self._truncated_count - MAX_KEPT_RESULTS, None)
-            note = f"({count_text(left_out, 'line')} left out; /output {self._truncated_count} shows all)"
+            note = f"({count_text(omitted_lines, 'line')} left out; /output {self._truncated_count} shows all)"
             lines = [*lines[:_HEAD_LINES], note, *lines[-_TAIL_LINES:]]
         return [f"{_OUTPUT_INDENT}{line}" for line in lines]

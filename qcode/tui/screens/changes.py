@@ -64,7 +64,7 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSource:
-    """The operations of the screen."""
+    """The operations on the session that the screen needs."""
 
     undo: Callable[[ChangePart], Awaitable[str]]
     """Undoes a part and returns a line for the user; raises `ValueError` with the reason if it cannot be undone."""

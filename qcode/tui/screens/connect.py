@@ -127,7 +127,8 @@ class ConnectScreen(Screen[ConnectResult]):
         self._choices = {choice.name: choice for choice in keys_service.choices()}
         self._choice = ProviderChoice("")
         self._pasted_key: Secret | None = None  # pasted into the filter; its provider is not known yet
-        self._unconfirmed_row = ""  # the row that was highlighted then: an Enter right after the key must not pick it
+        # The row that is highlighted after a key was pasted into the filter: an Enter right after it must not pick it.
+        self._unconfirmed_row = ""
         self._local_models: Mapping[str, str] | None = None  # None until the search for local servers has ended
         self._lines: list[str] = []  # for the transcript
         self._model = ""

@@ -32,7 +32,7 @@ class CopyItem:
     turn: str
     """The turn of the reply, such as `turn 3`; `so far` while it streams."""
     time: str = ""
-    """The time of a whole reply."""
+    """The local time of a stored reply; empty for a code block, and for a reply that still streams."""
 
     @property
     def size(self) -> str:
@@ -78,7 +78,7 @@ class CopyPicker(Picker):
 
     def __init__(self, items: Sequence[CopyItem]) -> None:
         rows = [
-            PickerRow(str(at), item.label, cells=(item.turn, item.time, item.size), search_text=item.text)
-            for at, item in enumerate(items)
+            PickerRow(str(index), item.label, cells=(item.turn, item.time, item.size), search_text=item.text)
+            for index, item in enumerate(items)
         ]
         super().__init__("Copy", rows)

@@ -48,7 +48,7 @@ class JobsScreen(ListScreen[None]):
         self._jobs = jobs
         self._painted_content: tuple[object, ...] = ()
         self._note = ""
-        super().__init__("Background jobs", self._read(), empty=jobs.empty_text)
+        super().__init__("Background jobs", self._build_rows(), empty=jobs.empty_text)
 
     def rows_below(self) -> int:
         return 1 + _PREVIEW_ROWS
@@ -87,7 +87,7 @@ class JobsScreen(ListScreen[None]):
         return self._jobs.find(self.row.id) if self.row is not None else None
 
     def _refresh(self) -> None:
-        rows, job = self._read(), self._job()
+        rows, job = self._build_rows(), self._job()
         content = (rows, job.total if job is not None else 0)
         if content != self._painted_content:
             self._painted_content = content
@@ -95,7 +95,7 @@ class JobsScreen(ListScreen[None]):
             self.show_title_and_keys()
             self._paint()
 
-    def _read(self) -> tuple[PickerRow, ...]:
+    def _build_rows(self) -> tuple[PickerRow, ...]:
         return tuple(
             PickerRow(str(job.number), f"{job.number}  {shown_line(job.command)}", cells=(self._jobs.state_of(job),))
             for job in reversed(self._jobs.all)

@@ -43,7 +43,7 @@ _DECISION_LABELS: dict[CallDecision, str] = {
 }
 _VERDICTS = {"allow": "runs without asking", "ask": "asks first", "deny": "denied"}
 _MAX_DECISIONS = 20
-_MAX_CALL = 100_000
+_MAX_CALL_CHARS = 100_000
 
 
 def rule_line(rule: RuleInForce) -> str:
@@ -86,7 +86,7 @@ def decision_text(record: CallRecord) -> str:
     outcome = {"ran": "ran without asking", "denied": "declined by you"}.get(record.decision, decision_label(record))
     reason = f": {visible(record.reason)}" if record.reason else ""
     rule = f" (rule {visible(record.rule)})" if record.rule else ""
-    return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL)}\n{outcome}{reason}{rule}"
+    return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL_CHARS)}\n{outcome}{reason}{rule}"
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -137,7 +137,7 @@ def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
 
 
 def change_rules(permissions: Permissions, action: str, text: str) -> str:
-    """Add, remove or save the rule `text`; return a sentence for the user. Raise `ValueError` with one line.
+    """Add, remove or save the rule `text`; return a sentence for the user. Raise `ValueError` with a one-line reason.
 
     `action` is one of `EFFECTS`, which adds the rule, or a word of `REMOVE_WORDS` or `SAVE_WORDS`. To remove or save a
     rule, `text` may name its effect before the rule: `deny shell(make)`.

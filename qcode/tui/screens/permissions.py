@@ -33,8 +33,7 @@ _RULE_KEYS: Mapping[RuleScope, tuple[tuple[str, str], ...]] = {
     "session": (("Ctrl+X", "remove"), ("Ctrl+S", "save")),
     "folder": (("Ctrl+X", "remove"),),
 }
-"""The keys for a rule of each scope. A rule of the settings is changed in its file; one of the folder is saved."""
-"""The keys that change the highlighted rule."""
+"""The keys for a rule of each scope. A rule of the settings is changed in its file; a rule of the folder is saved."""
 
 
 class PermissionsScreen(Picker):

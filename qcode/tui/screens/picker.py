@@ -438,7 +438,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the keys with their actions for the key hints, the most important first."""
         escape = "clear" if self.finder.filter_text else self.ESCAPE
-        # In a list without choices, such as that of `/permissions`, both keys close it; then Esc is enough.
+        # Both keys close a list without choices, such as the list of `/permissions`. Then only Esc is named.
         enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
         return (*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move"))
 

@@ -1,7 +1,7 @@
 """The questions of `/rewind`, `/undo` and `/redo`.
 
-They ask for the message to rewind to, what to rewind (conversation, files or both), and what to do about files that
-were changed outside qcode. The module loads when the first of them opens.
+They ask for the message to rewind to, for the scope (conversation, files or both), and whether to restore files that
+were changed outside qcode. The module loads when the first question opens.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ class OutsideChangesPicker(Picker):
         doubts = self._plan.doubtful
         names = f"these {len(doubts)} files"
         if len(doubts) == 1:
-            around = max(len(self._question("")), *(len(row.label) + _HIGHLIGHT_CELLS for row in self._answers("")))
-            names = shorten_start(visible(doubts[0].path), self.app.size.width - _PADDING - around)
+            other_cells = max(
+                len(self._question("")), *(len(row.label) + _HIGHLIGHT_CELLS for row in self._answers(""))
+            )
+            names = shorten_start(visible(doubts[0].path), self.app.size.width - _PADDING - other_cells)
         self.heading, self._rows = self._question(names), tuple(self._answers(names))
 
     def _question(self, names: str) -> str:

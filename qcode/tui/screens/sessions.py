@@ -209,7 +209,7 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. Those whose messages match get the search text as hidden text: the filter keeps them."""
+        """Show all sessions. A session whose messages match gets the search text as hidden text for the filter."""
         query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:

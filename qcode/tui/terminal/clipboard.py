@@ -21,7 +21,7 @@ MAX_TERMINAL_BYTES = 74_994
 _TIMEOUT_S = 2.0
 """The maximum time for a program to copy."""
 _MAX_SCREEN_CHARS = 250
-"""The length of the pieces in which the program `screen` passes a sequence on to the terminal."""
+"""The maximum length of a sequence that GNU Screen passes on to the terminal at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
         escaped = plain.replace("\x1b", "\x1b\x1b")
         return f"{plain}\x1bPtmux;{escaped}\x1b\\"
     if environ.get("TERM", "").startswith("screen"):
-        pieces = (plain[start : start + _MAX_SCREEN_CHARS] for start in range(0, len(plain), _MAX_SCREEN_CHARS))
-        return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
+        chunks = (plain[start : start + _MAX_SCREEN_CHARS] for start in range(0, len(plain), _MAX_SCREEN_CHARS))
+        return "".join(f"\x1bP{chunk}\x1b\\" for chunk in chunks)
     return plain
 
 
@@ -98,7 +98,7 @@ class Clipboard:
         self._run_program = run if run is not None else run_program
 
     def copy(self, text: str) -> str:
-        """Copy `text` and return the method, as the end of a sentence that starts with "Copied"."""
+        """Copy `text`; return the words that follow "Copied", such as `with xclip`."""
         for program in programs_for(self._environ, self._platform):
             if self._run_program(program.argv, text.encode(program.encoding, "replace")):
                 return f"with {program.argv[0]}"
@@ -106,17 +106,17 @@ class Clipboard:
         if sequence and has_osc52(self._environ):
             self._write(sequence)
             return "through the terminal (OSC 52)"
-        why = "too long for the terminal's clipboard" if not sequence else "this terminal has no clipboard"
-        return self._copy_to_file(text, why)
+        reason = "too long for the terminal's clipboard" if not sequence else "this terminal has no clipboard"
+        return self._copy_to_file(text, reason)
 
-    def _copy_to_file(self, text: str, why: str) -> str:
-        """Copy `text` into a file; return where, and `why` the clipboard was not used."""
+    def _copy_to_file(self, text: str, reason: str) -> str:
+        """Copy `text` into a file; return its path, and the `reason` for not using the clipboard, in words."""
         try:
             path = self._make_file()
             path.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
-            return f"failed: {why}, and no file could be written ({error.strerror})"
-        return f"to {path} ({why})"
+            return f"failed: {reason}, and no file could be written ({error.strerror})"
+        return f"to {path} ({reason})"
 
     def _make_file(self) -> Path:
         """Return an empty file that only the user can read."""

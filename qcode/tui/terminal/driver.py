@@ -1,9 +1,9 @@
 """Terminal features that Textual's driver lacks: title, bell, notifications, Alt+Enter, signals, hangup.
 
 `TerminalApp` writes to the terminal only while the app has it, and takes it back even if the borrowing program fails.
-It repaints the whole screen when the terminal may have changed it. `survive_hangup` ends the app if the terminal goes
-away: Textual 8.2 writes from a thread that dies with the first failed write, after which the next write of the app
-blocks forever and no signal is handled. `TerminalTitle` keeps title and bell up to date.
+It repaints the whole screen if the terminal may have changed it. `survive_hangup` ends the app if the terminal is
+lost: in Textual 8.2, the first failed write ends the writer thread. The next write of the app then blocks forever, and
+no signal is handled. `TerminalTitle` updates title and bell.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         return self.no_color or self.console.color_system in ("standard", "windows")
 
     def get_default_screen(self) -> Screen[object]:
-        # Most terminals are high. Textual adds the class after the first paint, and would paint everything again.
+        # Most terminals have at least 20 rows. Textual adds the class after the first paint and then paints all again.
         screen = super().get_default_screen()
         screen.set_class(True, "-high", update=False)
         return screen
@@ -143,8 +143,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         A key that the focused widget does not consume passes through the queue of each of its parents before its
         binding runs. In `Ctrl+U, paste` the paste would reach the prompt first, and Ctrl+U would delete it.
         """
-        # A terminal changes its cells with its size, even if it gets the old one back. The driver also posts this when
-        # it takes the terminal again, with an empty screen.
+        # A resize changes cells of the terminal, even if the terminal soon has its old size again. The driver also
+        # posts this event when it takes the terminal back, whose screen is then empty.
         if isinstance(event, events.Resize) and self.painter is not None and self.painter.forget():
             self.refresh()
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
@@ -228,9 +228,9 @@ def new_painter(environ: Mapping[str, str]) -> Painter:
 
 
 class HangupSafeFile:
-    """Text output to `file`, which is discarded after a write has failed.
+    """A text file that passes output to `file`, and discards output after the first failed write.
 
-    `on_lost` is called at the first failure, from the writing thread.
+    `on_lost` is called at this failure, from the writing thread.
     """
 
     def __init__(self, file: IO[str], on_lost: Callable[[], object]) -> None:
@@ -361,18 +361,18 @@ class TerminalTitle:
         if state != "working":
             self.ring(_BELL_TEXTS[state])
 
-    def ring(self, why: str) -> None:
-        """Ring, and notify with `why`, if the settings and the focus allow it."""
+    def ring(self, text: str) -> None:
+        """Ring, and notify with `text`, if the settings and the focus allow it."""
         if self.has_bell is not False:
-            self._ring_bell(why)
+            self._ring_bell(text)
 
-    def count_down(self, left: str) -> None:
-        """Show the time that is left of a wait; empty if the turn does not wait."""
-        self._countdown = left
+    def count_down(self, remaining: str) -> None:
+        """Show the remaining time of a wait; empty if the turn does not wait."""
+        self._countdown = remaining
         self._show()
 
-    def name(self, title: str) -> None:
-        """Show the name of the session; empty if it has none yet."""
+    def show_session_title(self, title: str) -> None:
+        """Show the title of the session; empty if it has none yet."""
         if title != self._title:
             self._title = title
             self._show()

@@ -43,7 +43,7 @@ class AltKeyParser(KeyParser):
     def feed(self, data: str) -> Iterable[Message]:
         if data and self.is_waiting and self._is_escaped and _ALT.match(f"\x1b{data[0]}"):
             yield from self.give_up()
-        end = 0  # of the last Alt key or Escape
+        end = 0  # the index in `data` after the last Alt key or Escape
         for pair in _ALT.finditer(data):
             yield from self._feed_text(data[end : pair.start()])
             is_alt = bool(pair[1]) and not self.is_waiting and not self.is_known(pair[0])
@@ -142,7 +142,7 @@ class TerminalBackgroundChanged(Message):
 
 
 class ReportParser(PasteParser):
-    """The paste parser, which also takes background reports out of the keys. A report may arrive in several chunks.
+    """A paste parser that also removes background reports from the keys. A report may arrive in several chunks.
 
     The class attributes are shared by all instances, because Textual creates the parser in a separate thread.
     """
@@ -150,9 +150,9 @@ class ReportParser(PasteParser):
     asked_at = float("-inf")
     """Time of the last query."""
     early_bytes = 0
-    """The number of bytes that were typed as whole lines before the app took the terminal, and are still to be read.
+    """The number of unread bytes in lines that the user completed with Enter before the app took the terminal.
 
-    The terminal passed Enter on as a line feed, as it does for a shell. After that, a line feed is Ctrl+J.
+    In these lines, the terminal reports Enter as a line feed, as for a shell. After them, a line feed is Ctrl+J.
     """
 
     def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -172,7 +172,7 @@ class ReportParser(PasteParser):
             return
         data, self.held = self.held + data, ""
         keys, paste_start, pasted = data.partition(PASTE_START)
-        end = 0  # of the last report
+        end = 0  # the index in `keys` after the last report
         for report in _REPORT.finditer(keys):
             if report.start() > end:
                 yield from super().feed(keys[end : report.start()])
@@ -220,7 +220,7 @@ def count_early_lines(driver: type[Driver]) -> type[Driver]:
 
 
 def _bytes_of_lines(terminal: int | None) -> int:
-    """Return the size of the whole lines that a terminal in line mode holds for its reader; otherwise 0."""
+    """Return the number of bytes in the complete lines that a terminal in line mode has buffered; 0 in other modes."""
     if sys.platform == "win32" or terminal is None:
         return 0
     import fcntl

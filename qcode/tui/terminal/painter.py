@@ -36,11 +36,11 @@ from qcode.tui.terminal.cell_style import (
 MIN_SCROLL_GAIN = 60
 """The minimum number of cells that a scroll must save; its sequences are about 25 bytes long."""
 MAX_GAP = 4
-"""Unchanged cells that are written again because moving the cursor over them costs as much."""
+"""The maximum number of unchanged cells that are written again, because moving the cursor over them costs as much."""
 MIN_ERASED = 5
-"""Blanks at the end of a change that are erased instead of written."""
+"""The minimum number of blanks at the end of a change that are erased and not written."""
 MIN_SKIPPED = 11
-"""Blanks within a change that are erased: more, because the cursor must then also move over them."""
+"""The minimum number of blanks inside a change that are erased: larger, because the cursor must also pass them."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
@@ -53,7 +53,8 @@ them. A regular expression of these ranges would take 5 ms to compile, before th
 MAX_COLUMN = 1 << 16
 """The column after every screen, for a row in which every width is certain."""
 
-RESET = "\x1b[m"  # ends every style, as a program that uses the terminal after a frame needs it
+RESET = "\x1b[m"
+"""Ends every style, for a program that uses the terminal after a frame."""
 
 Part: TypeAlias = tuple[int, int, Strip]
 """A part of a frame: row, column and contents."""
@@ -276,8 +277,8 @@ def _group_runs(texts: Sequence[str], styles: Sequence[CellStyle]) -> list[Run]:
     return runs
 
 
-_LOST = -100
-"""The gain of a row that the frame does not change, if a scroll moves it away so that it must be written again."""
+_LOST_ROW_GAIN = -100
+"""The gain of a row that a scroll moves although the frame does not change it: the row must be written again."""
 
 
 def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_Span]]) -> _Scroll | None:
@@ -301,7 +302,7 @@ def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_
     gain, first, last = _best_range([_gain(old, new, weights, y, shift) for y in range(len(old))])
     # The rows that the scroll leaves blank: below the range if its text moves up, above it if the text moves down.
     new_rows = range(last + 1, last + shift + 1) if shift > 0 else range(first + shift, first)
-    if gain + sum(_LOST for y in new_rows if y not in weights) < MIN_SCROLL_GAIN:
+    if gain + sum(_LOST_ROW_GAIN for y in new_rows if y not in weights) < MIN_SCROLL_GAIN:
         return None
     return _Scroll(min(first, first + shift), max(last, last + shift), shift)
 
@@ -326,7 +327,7 @@ def _gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y:
     is_right_after_scroll = 0 <= y + shift < len(old) and old[y + shift] == new[y]
     if y in weights:
         return weights[y] if is_right_after_scroll else 0
-    return 0 if is_right_after_scroll else _LOST
+    return 0 if is_right_after_scroll else _LOST_ROW_GAIN
 
 
 def _best_range(gains: Sequence[int]) -> tuple[int, int, int]:

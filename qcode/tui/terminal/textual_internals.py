@@ -262,7 +262,7 @@ _TEXTUAL_FULL_MAP = cast("property", Compositor.full_map)
 def repaint_moved_widgets() -> None:
     """Paint every region that a widget has left; Textual misses some if the layout changes after a scroll.
 
-    After a scroll, Textual's map of all widgets is stale. If any code then asks for the place of a widget, Textual
+    After a scroll, Textual's map of all widgets is stale. If any code then reads the region of a widget, Textual
     rebuilds the map from the new layout, and later finds no difference to paint. Example: PgDn in the list of keys,
     then Esc, left the bars of the list on the transcript.
     """

@@ -18,7 +18,7 @@ from qcode.tui.transcript.line import Line, Span, TextStyle, expand_tabs, style_
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
-"""The parameters for bold, dim, italic, underlined, reversed and struck text."""
+"""The parameters for bold, dim, italic, underlined, reversed and struck-through text."""
 _RESETS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
 """The attributes that each of these parameters ends."""
 SGR_SLOT_PREFIX = "sgr-"

@@ -97,7 +97,7 @@ def _paragraph_spans(text: str) -> list[Span] | None:
 
 
 class _TokenPass:
-    """Converts the tokens of one chunk to rows. An object is used for one chunk only.
+    """Converts the tokens of one chunk to rows. Create an object for each chunk.
 
     `code_blocks` are those of earlier frames, by their first line in the chunk; None if the chunk is finished.
     """
@@ -318,10 +318,10 @@ def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> li
     columns = [wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
     separator: Span = (" │ ", add_slot(table.base, "rule"))
     lines: list[Line] = []
-    for level in range(max(len(column) for column in columns)):
+    for row in range(max(len(column) for column in columns)):
         spans: list[Span] = []
         for index, column in enumerate(columns):
-            line = column[level] if level < len(column) else Line()
+            line = column[row] if row < len(column) else Line()
             before, after = _padding(widths[index] - line.width, table.alignments[index])
             spans += [(" " * before, table.base), *line.spans, (" " * after, table.base)]
             spans.append(separator)

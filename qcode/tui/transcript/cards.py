@@ -68,17 +68,17 @@ _STATE_TEXTS = {
     "running": "running",
     "stopped": "stopped",
 }
-_STATE_WORDS = ("stopped", "outcome unknown")
-"""The beginnings of a summary that says the state of a stopped command."""
+_STATE_PREFIXES = ("stopped", "outcome unknown")
+"""The first words of a summary that already names the state of a stopped command."""
 _VERB_CELLS = max(map(len, VERBS.values()))
 
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _PATH_TOOLS = frozenset({"read", "ls", "edit", "multi_edit", "notebook_edit", "write"})
 """The argument of these tools is a path, whose end tells more than its beginning."""
-_HEAD, _TAIL = 3, 5
+_HEAD_LINES, _TAIL_LINES = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
-_DIFF_HEAD, _DIFF_TAIL = 24, 6
+_DIFF_HEAD_ROWS, _DIFF_TAIL_ROWS = 24, 6
 """The number of rows of a diff at its start and end that a folded card shows."""
 _PLAN_ROWS = 8
 """The number of rows of a plan that a folded card shows if the plan was not approved."""
@@ -88,12 +88,12 @@ _ROWS_PER_LINE = 2
 """The maximum number of rows of one line of output in a folded card."""
 # Combining marks take no cell, but legible text has fewer characters per cell than this; the rest is not measured.
 _CHARACTERS_PER_CELL = 8
-_MIN_FOLD = 2
-"""Up to this many lines are shown rather than replaced by a row that counts them."""
+_MAX_UNFOLDED_REST = 2
+"""If at most this many lines would be hidden, they are shown."""
 # A command such as `yes` sends 100,000 lines a second; all of them would fill the memory and slow down every frame.
 _MAX_LIVE_LINES = 2_000
-_LIVE_HEAD, _LIVE_TAIL = 500, 1_000
-"""Longer live output keeps this many lines at its start and end."""
+_LIVE_HEAD_LINES, _LIVE_TAIL_LINES = 500, 1_000
+"""The number of lines at its start and end to which longer live output is shortened."""
 _MAX_LIVE_LINE_CHARS, _MAX_REDRAWN_CHARS = 20_000, 4_000
 """The maximum length of an incomplete line, and of one with carriage returns, which is drawn from all its states."""
 _INDENT: Span = ("  ", style_of())
@@ -120,7 +120,7 @@ class CardUpdate:
     """A unified diff."""
     summary: str | None = None
     """The result in a few words, shown in the status."""
-    place: str | None = None
+    sandbox_note: str | None = None
     """A note on where a command ran, such as `in the sandbox`, shown after the summary."""
     hint: str | None = None
     """A note, such as a key, that is shown in the status of a call that runs for several seconds."""
@@ -191,7 +191,7 @@ class Card(Foldable):
         self._started_at: float | None = None
         self._seconds: float | None = None
         self._summary = ""
-        self._place = ""
+        self._sandbox_note = ""
         self._hint = ""
         self._is_hidden = False
         self._plan = ""
@@ -230,8 +230,8 @@ class Card(Foldable):
             self._diff = parse_diff(update.diff) if update.diff else []
         if update.seconds is not None:
             self._seconds = update.seconds
-        if update.place is not None:
-            self._place = update.place
+        if update.sandbox_note is not None:
+            self._sandbox_note = update.sandbox_note
         if update.hint is not None:
             self._hint = update.hint
         # A new state shows a hidden card again.
@@ -248,12 +248,14 @@ class Card(Foldable):
             return len(self._argument), len(self._detail or self._output) + len(self._diff)
         if self.is_read_only:
             return 0, 0
-        folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
+        folded = min(len(self._output), _HEAD_LINES + _TAIL_LINES + 1) + min(
+            len(self._diff), _DIFF_HEAD_ROWS + _DIFF_TAIL_ROWS + 1
+        )
         return min(len(self._argument), 80), folded
 
     def has_two_forms(self, width: int) -> bool:
         # Long output has a short form for certain, and laying out all of it would take long.
-        return len(self._output) > 2 * (_HEAD + _TAIL) or super().has_two_forms(width)
+        return len(self._output) > 2 * (_HEAD_LINES + _TAIL_LINES) or super().has_two_forms(width)
 
     def source(self) -> str:
         lines, partial_line = self._unfolded_lines()
@@ -274,7 +276,7 @@ class Card(Foldable):
             return lines + self._output_rows(max(1, width - len(_GUTTER[0]))) + self._plan_rows(available_width)
         if self._diff:
             rows = render_diff(self._diff, available_width)
-            lines += prefix(self._fold(rows, _DIFF_HEAD, _DIFF_TAIL, "row"), _INDENT, _INDENT)
+            lines += prefix(self._fold(rows, _DIFF_HEAD_ROWS, _DIFF_TAIL_ROWS, "row"), _INDENT, _INDENT)
         return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
 
     def _plan_rows(self, width: int) -> list[Line]:
@@ -330,7 +332,7 @@ class Card(Foldable):
         Example: of 2,001 lines, the 501 lines from index 500 up to 1,001 are replaced by one line. The line at index
         1,001 is then at 501, so the indexes in `_pens` and `_omissions` are 500 lower.
         """
-        first, last = _LIVE_HEAD, len(self._output) - _LIVE_TAIL
+        first, last = _LIVE_HEAD_LINES, len(self._output) - _LIVE_TAIL_LINES
         lines, chars = self._count_hidden(first, last)
         chars += sum(
             len(line) + 1 for index, line in enumerate(self._output[first:last], first) if index not in self._omissions
@@ -362,9 +364,9 @@ class Card(Foldable):
                 texts.append(self._hint)
         if self._summary:
             # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
-            says_state = self.state in ("cancelled", "stopped") and self._summary.startswith(_STATE_WORDS)
-            texts = [self._summary] if says_state else [*texts, self._summary]
-        texts += [self._place] if self._place else []
+            names_state = self.state in ("cancelled", "stopped") and self._summary.startswith(_STATE_PREFIXES)
+            texts = [self._summary] if names_state else [*texts, self._summary]
+        texts += [self._sandbox_note] if self._sandbox_note else []
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             texts.append(duration_text(self._seconds))
         return " · ".join(texts)
@@ -445,12 +447,12 @@ class Card(Foldable):
         count = last - first
         if self.is_unfolded:
             rows = [row for rows in self._cached_rows_of_lines(source, width)[first:last] for row in rows]
-        elif count <= _HEAD + _TAIL + _MIN_FOLD:
+        elif count <= _HEAD_LINES + _TAIL_LINES + _MAX_UNFOLDED_REST:
             rows = self._rows_of_lines(source, first, last, width)
         else:
-            rows = self._rows_of_lines(source, first, first + _HEAD, width)
-            rows.append(self._hidden_lines_row(first + _HEAD, last - _TAIL))
-            rows += self._rows_of_lines(source, last - _TAIL, last, width)
+            rows = self._rows_of_lines(source, first, first + _HEAD_LINES, width)
+            rows.append(self._hidden_lines_row(first + _HEAD_LINES, last - _TAIL_LINES))
+            rows += self._rows_of_lines(source, last - _TAIL_LINES, last, width)
         return prefix(rows, _GUTTER, _GUTTER)
 
     def _hidden_lines_row(self, first: int, last: int) -> Line:
@@ -504,7 +506,7 @@ class Card(Foldable):
     def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
         """Return all rows if the card is unfolded, otherwise those of head and tail with a count of the others."""
         hidden = len(rows) - head - tail
-        if self.is_unfolded or hidden <= _MIN_FOLD:
+        if self.is_unfolded or hidden <= _MAX_UNFOLDED_REST:
             return list(rows)
         return [*rows[:head], _fold_line(hidden, noun), *rows[len(rows) - tail :]]
 

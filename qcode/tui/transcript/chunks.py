@@ -4,8 +4,8 @@ A chunk is a top-level fenced block, a list item, or the text between blank line
 lines, so streamed text is split exactly like complete text. Example: "# Title\\n\\nSome text\\n- one\\n- two" has the
 chunks "# Title", "Some text", "- one" and "- two".
 
-A long chunk that still grows is divided at a place that most likely changes nothing. When it is finished, it is
-rendered as a whole, which replaces the guess.
+A long chunk that still grows is divided where this most likely does not change its rows. The finished chunk is rendered
+as a whole, which corrects a wrong division.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from qcode.text.lexers import LEXER_FAULTS, lexer_of
 from qcode.tui.transcript.line import Line, Span, add_slot, crop, expand_tabs, prefix, style_of, tidy, wrap
 
 BAND = style_of("code-block")
+"""The style of plain code, whose colored background is a band across the width."""
 _LABEL = style_of("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
 _CONTINUATION_MARGIN: Span = ("↳", _LABEL)
@@ -177,8 +178,8 @@ def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Sp
     position = 0
     for text, style in spans:
         first, last = (min(len(text), max(0, index - position)) for index in (start, end))
-        pieces = (text[:first], style), (text[first:last], add_slot(style, slot)), (text[last:], style)
-        result += [piece for piece in pieces if piece[0]]
+        parts = (text[:first], style), (text[first:last], add_slot(style, slot)), (text[last:], style)
+        result += [part for part in parts if part[0]]
         position += len(text)
     return result
 

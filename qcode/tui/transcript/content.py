@@ -53,8 +53,8 @@ class Content:
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.arrivals = 0
-        """A count of what arrived: additions to replies, reasoning and the last card, new cards, and errors. While it
-        grows and the user reads elsewhere, a label reports new text below."""
+        """The number of additions so far: to replies, to reasoning and to the last card, new cards, and errors. If it
+        grows while the user reads elsewhere, a label reports new text below."""
         self.superseded: SupersededEntry | None = None
         """The old text that is left below a new attempt, which replaces it; None if there is no such text."""
         self.rewrite_start = 0
@@ -118,7 +118,7 @@ class Content:
         self._add(PromptEntry(text, style_of("user-band", "user"), "> ", style_of("user-band", "user-mark")))
 
     def add_attached(self, lines: Sequence[str]) -> None:
-        """Add what a prompt attaches, directly below it."""
+        """Add the attachments of the last prompt, directly below it."""
         self._add(AttachmentsEntry("\n".join(lines), style_of("dim"), "+ "), gap=0)
 
     def withdraw_prompt(self) -> None:

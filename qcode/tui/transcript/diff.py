@@ -60,12 +60,12 @@ class DiffRow:
 def parse_diff(diff: str) -> list[DiffRow]:
     """Return the rows of a unified diff; any other text is returned as unchanged lines without numbers."""
     rows: list[DiffRow] = []
-    old = ""
+    old_name = ""
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside":
             if line.text.startswith("--- "):
-                old = _file_name(line.text)
-            rows.extend(_row_outside_hunks(line.text, old))
+                old_name = _file_name(line.text)
+            rows.extend(_row_outside_hunks(line.text, old_name))
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", _shown(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
@@ -81,17 +81,18 @@ def _shown(line: str) -> str:
     return tidy(show_hidden(line.removesuffix("\r")))
 
 
-def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
+def _row_outside_hunks(line: str, old_name: str) -> Iterator[DiffRow]:
     """Yield the row of a line between hunks: a file name, or any text that is not a header.
 
-    `old` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row, `x (deleted)`.
+    `old_name` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row,
+    `x (deleted)`.
     """
     if line.startswith("+++ "):
-        new = _file_name(line)
-        if old in (new, ""):
-            yield DiffRow("file", new)
+        new_name = _file_name(line)
+        if old_name in (new_name, ""):
+            yield DiffRow("file", new_name)
         else:
-            yield DiffRow("file", f"{old} → {new}" if new else f"{old} (deleted)")
+            yield DiffRow("file", f"{old_name} → {new_name}" if new_name else f"{old_name} (deleted)")
     elif not line.startswith(("--- ", "\\", "diff --git", "index ")) and line:
         yield DiffRow("same", _shown(line))
 

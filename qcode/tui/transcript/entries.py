@@ -49,7 +49,7 @@ _LONG_LINE_CHARS = 2_000
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
 """The label at the start of a welcome line: `model  `, a bullet, or an indent. Wrapped rows are indented as far."""
 _Item = tuple[Literal["text", "mark"], str]
-"""A piece of text, or the label of a mark at this place in the text."""
+"""A part of the text, or the label of a mark at this position."""
 
 
 class Entry:
@@ -589,7 +589,7 @@ class SupersededEntry(Entry):
 
 
 def _joined(items: Sequence[_Item]) -> list[_Item]:
-    """Return `items` with adjacent pieces of text joined."""
+    """Return `items` with adjacent texts joined."""
     result: list[_Item] = []
     for kind, group in groupby(items, key=itemgetter(0)):
         if kind == "text":

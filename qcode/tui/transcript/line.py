@@ -82,15 +82,15 @@ def expand_tabs(spans: Sequence[Span]) -> list[Span]:
     column = 0
     result: list[Span] = []
     for text, style in spans:
-        pieces: list[str] = []
-        for index, piece in enumerate(text.split("\t")):
+        parts: list[str] = []
+        for index, part in enumerate(text.split("\t")):
             if index:
                 cells = TAB - column % TAB
-                pieces.append(_TAB_HEAD + _TAB_REST * (cells - 1))
+                parts.append(_TAB_HEAD + _TAB_REST * (cells - 1))
                 column += cells
-            pieces.append(piece)
-            column += cell_len(piece)
-        result.append(("".join(pieces), style))
+            parts.append(part)
+            column += cell_len(part)
+        result.append(("".join(parts), style))
     return result
 
 

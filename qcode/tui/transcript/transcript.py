@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchMatch:
     """A match of the search."""
 
     entry: Entry
@@ -63,9 +63,9 @@ class _Search:
     bottom: tuple[int, int]
     """The last row in view when the search began, as the index of an entry and a row of it."""
     text: str = ""
-    current: Hit | None = None
-    found: dict[Entry, tuple[list[Line], str, list[Hit]]] = field(default_factory=dict)
-    """The matches of each entry, valid while its rows and the source of its folded part are the same."""
+    current: SearchMatch | None = None
+    cache: dict[Entry, tuple[list[Line], str, list[SearchMatch]]] = field(default_factory=dict)
+    """For each searched entry: its rows, the source of its folded part, and the matches in both."""
 
 
 class SearchingPane(SelectablePane):
@@ -94,7 +94,7 @@ class SearchingPane(SelectablePane):
             if not layout.entries[index].is_laid_out(layout.width):
                 layout.lay_out(index)
                 self.flush()
-            self._hits_in(layout.entries[index])
+            self._matches_in(layout.entries[index])
             yield
             index += 1
             layout = self.row_layout  # another one if the content was replaced
@@ -111,26 +111,26 @@ class SearchingPane(SelectablePane):
         self._set_text(text)
         search.current = None
         self.highlight(pattern_of(text))
-        hits = self._hits()
+        matches = self._all_matches()
         order = self._order()
-        before = bisect_right(hits, search.bottom, key=lambda hit: (order[hit.entry], hit.row))
-        return self._go_to(hits, before - 1 if before else len(hits) - 1)
+        before = bisect_right(matches, search.bottom, key=lambda match: (order[match.entry], match.row))
+        return self._go_to(matches, before - 1 if before else len(matches) - 1)
 
     def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
         """Show the next match in a direction, wrapping around."""
         search = self._search
-        hits = self._hits()
-        if search is None or not hits:
+        matches = self._all_matches()
+        if search is None or not matches:
             return SearchPosition()
         if search.current is None:
-            return self._go_to(hits, len(hits) - 1 if is_upwards else 0)
+            return self._go_to(matches, len(matches) - 1 if is_upwards else 0)
         order, current = self._order(), search.current
-        here = (order.get(current.entry, 0), current.row, current.start)
-        before = bisect_left(hits, here, key=lambda hit: (order[hit.entry], hit.row, hit.start))
-        is_on_hit = before < len(hits) and (hits[before].entry, *here[1:]) == (
-            current.entry, hits[before].row, hits[before].start,
+        position = (order.get(current.entry, 0), current.row, current.start)
+        before = bisect_left(matches, position, key=lambda match: (order[match.entry], match.row, match.start))
+        is_on_match = before < len(matches) and (matches[before].entry, *position[1:]) == (
+            current.entry, matches[before].row, matches[before].start,
         )  # fmt: skip
-        return self._go_to(hits, (before - 1 if is_upwards else before + is_on_hit) % len(hits))
+        return self._go_to(matches, (before - 1 if is_upwards else before + is_on_match) % len(matches))
 
     def end_search(self, *, returns_to_start: bool) -> None:
         """End the search. `returns_to_start`: return to its start and fold the entries that it unfolded."""
@@ -146,18 +146,18 @@ class SearchingPane(SelectablePane):
         else:
             self.go_to(search.start)
 
-    def _hits(self) -> list[Hit]:
+    def _all_matches(self) -> list[SearchMatch]:
         if self._search is None or not self._search.text.strip():
             return []
         self.lay_out_all()
-        return [hit for entry in self.row_layout.entries for hit in self._hits_in(entry)]
+        return [match for entry in self.row_layout.entries for match in self._matches_in(entry)]
 
     def _set_text(self, text: str) -> None:
         search = self._search
         if search is not None and search.text != text:
-            search.text, search.found = text, {}
+            search.text, search.cache = text, {}
 
-    def _hits_in(self, entry: Entry) -> list[Hit]:
+    def _matches_in(self, entry: Entry) -> list[SearchMatch]:
         """Return the matches in an entry that is laid out, from top to bottom."""
         search, width = self._search, self.row_layout.width
         pattern = pattern_of(search.text) if search is not None else None
@@ -166,35 +166,35 @@ class SearchingPane(SelectablePane):
         rows, source = entry.shown_rows(), ""
         if isinstance(entry, Foldable) and not entry.is_unfolded:
             source = entry.source()
-        if (known := search.found.get(entry)) is not None and known[0] == rows and known[1] == source:
-            return known[2]
+        if (cached := search.cache.get(entry)) is not None and cached[0] == rows and cached[1] == source:
+            return cached[2]
         is_hidden = isinstance(entry, Foldable) and bool(source) and pattern.search(source) is not None
         searched_rows = entry.full_rows(width) if is_hidden and isinstance(entry, Foldable) else rows
-        hits = [Hit(entry, *match) for match in find_matches(searched_rows, pattern)]
-        search.found[entry] = (rows, source, hits)
-        return hits
+        matches = [SearchMatch(entry, *match) for match in find_matches(searched_rows, pattern)]
+        search.cache[entry] = (rows, source, matches)
+        return matches
 
-    def _go_to(self, hits: list[Hit], index: int) -> SearchPosition:
+    def _go_to(self, matches: list[SearchMatch], index: int) -> SearchPosition:
         search = self._search
-        if search is None or not hits:
+        if search is None or not matches:
             self.drop_selection()
             return SearchPosition()
-        hit = search.current = hits[index]
-        if isinstance(hit.entry, Foldable) and not hit.entry.is_unfolded:
-            self._unfold_for(hit.entry, hit)
-        entry_index = self.row_layout.index(hit.entry) or 0
+        match = search.current = matches[index]
+        if isinstance(match.entry, Foldable) and not match.entry.is_unfolded:
+            self._unfold_for(match.entry, match)
+        entry_index = self.row_layout.index(match.entry) or 0
         top = self.row_layout.top(entry_index)
-        self.reveal(top + hit.row)
+        self.reveal(top + match.row)
         # Scrolling may have changed the heights of entries above.
         top = self.row_layout.top(entry_index)
-        self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
-        return SearchPosition(index + 1, len(hits))
+        self.select(Offset(match.start, top + match.row), Offset(match.end, top + match.end_row))
+        return SearchPosition(index + 1, len(matches))
 
-    def _unfold_for(self, entry: Foldable, hit: Hit) -> None:
+    def _unfold_for(self, entry: Foldable, match: SearchMatch) -> None:
         """Unfold `entry`, unless the match is in its visible part."""
         rows = entry.shown_rows()
         full = entry.full_rows(self.row_layout.width)
-        if rows == full or (hit.row < len(rows) and _starts_with(full, rows[: hit.end_row + 1])):
+        if rows == full or (match.row < len(rows) and _starts_with(full, rows[: match.end_row + 1])):
             return
         self.content.unfold(entry, True)
         self._unfolded_entries.append(entry)
@@ -355,17 +355,17 @@ class Transcript(CardChoosingPane):
         self.schedule()
 
     def withdraw_prompt(self) -> None:
-        """Remove the last prompt and what its turn added, which was no output."""
+        """Remove the last prompt and the entries of its turn, which had no output."""
         self.content.withdraw_prompt()
         self.schedule()
 
     def add_attached(self, lines: Sequence[str]) -> None:
-        """Add what a prompt attaches, directly below it."""
+        """Add the attachments of the last prompt, directly below it."""
         self.content.add_attached(lines)
         self.schedule()
 
     def append_text(self, text: str) -> None:
-        """Start or extend the live text of the reply. `text` is a piece of Markdown, split anywhere."""
+        """Start or extend the live text of the reply. `text` is a delta of Markdown, which may be cut anywhere."""
         self.content.append_text(text)
         self.schedule()
 

@@ -64,7 +64,7 @@ def test_running_card_counts_seconds_and_a_finished_one_shows_its_duration() -> 
 
 def test_place_of_a_command_stays_after_the_summary_while_the_state_changes() -> None:
     card = running(Clock())
-    card.change(CardUpdate(summary="in background", place="in the sandbox"))
+    card.change(CardUpdate(summary="in background", sandbox_note="in the sandbox"))
     assert rows(card)[-1].endswith("in background · in the sandbox")
     card.change(CardUpdate(state="done", summary="exit 0"))
     assert rows(card) == ["✓ Run    make test  exit 0 · in the sandbox"]
