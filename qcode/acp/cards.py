@@ -36,7 +36,7 @@ _KINDS = {
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 _TITLE_ARGUMENTS = ("command", "description", "path", "pattern", "query", "url", "question", "name")
 _MAX_TITLE = 200
-"""The maximum length of a title. These limits are in characters."""
+"""The maximum length of a title in characters, as in the limits below."""
 _MAX_TEXT = 200_000
 """The maximum length of a text, and of a file whose whole text is sent as a diff."""
 _MAX_VALUE = 100_000
@@ -215,7 +215,7 @@ class CallCard:
     output_size: int = 0
 
     def add_output(self, text: str) -> None:
-        """Append to the output; only its end is kept."""
+        """Append to the output and drop its start if it is too long."""
         self.output.append(text)
         self.output_size += len(text)
         if self.output_size > 4 * _MAX_TAIL:

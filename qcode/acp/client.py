@@ -51,14 +51,14 @@ class EditorFiles:
 
 @dataclass(frozen=True, slots=True)
 class ClientServers:
-    """The tool servers of the client by name, and a line for each server that is left out."""
+    """The tool servers of the client by name, and a line for each invalid server."""
 
     servers: Mapping[str, McpServer]
     problems: tuple[str, ...]
 
 
 def read_servers(rows: Sequence[Json]) -> ClientServers:
-    """Read the servers of a client; an invalid one is left out and does not fail the session."""
+    """Read the servers of a client. An invalid server is omitted, and the session opens without it."""
     servers: dict[str, McpServer] = {}
     problems: list[str] = []
     for row in map(object_in, rows[:MAX_SERVERS]):

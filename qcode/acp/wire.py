@@ -293,7 +293,7 @@ def _is_id(value: Json) -> bool:
 
 
 def encode(message: JsonObject) -> bytes:
-    """Return a message as one line. Some readers take U+2028 and U+2029 for line breaks, so they are escaped."""
+    """Return a message as one line. U+2028 and U+2029 are escaped, because some readers treat them as line breaks."""
     try:
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:

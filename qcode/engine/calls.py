@@ -24,8 +24,11 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
-"""A call without a result runs, or waits for an answer: `asked` for its approval, `repeating` because the same call
-already gave the same result, `impossible` because it cannot run."""
+"""The state of a call that has begun and has no result yet.
+
+`asked`: it waits for its approval. `repeating` and `impossible`: it waits for the user's decision, because the same
+call already gave the same result, or because it cannot run.
+"""
 
 MAX_SAME_CALLS = 3
 """The number of equal results, denials or impossible calls in a row after which qcode intervenes."""
@@ -422,7 +425,7 @@ class CallRound:
             self.limits.impossible += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallState) -> list[Effect]:
-        """Store the result of a call; return the event that tells front ends."""
+        """Store the result of a call; return the event for front ends."""
         original = self.calls[index].call
         call, editor = self._edited_calls.get(index, (original, ""))
         has_run = self._open.pop(index, None) == "running"

@@ -39,7 +39,7 @@ MIN_LENGTHS = 50
 
 _MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
 _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
-"""The part of the window that stays free: this share of it, but at least this many tokens."""
+"""The minimum of the safety margin in tokens, and its share of the window."""
 _HIT_FLOOR, _HIT_SHARE = 2, 0.005
 """A reply has hit its cap if it is at most this share of the cap, or this many tokens, away from it."""
 
@@ -140,7 +140,7 @@ def caps_for(
 
 
 def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -> int | None:
-    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if too little is left.
+    """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if too few tokens remain.
 
     `is_counted`: the provider counted the tokens of the prompt. An estimate gets a wider margin.
     """
@@ -159,7 +159,7 @@ def _usable_window(window: int | None, *, is_counted: bool) -> int:
 
 
 def margin(window: int | None, *, is_counted: bool) -> int:
-    """Return the tokens of the window that stay free, because the size of a prompt is not known exactly."""
+    """Return the safety margin: the tokens of the window that stay free, because a prompt's size may be inaccurate."""
     floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
     return max(floor, int((window or DEFAULT_CONTEXT_WINDOW) * share))
 

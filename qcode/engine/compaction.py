@@ -82,7 +82,7 @@ class CompactionScheduler:
         return (self._settings.writer if self._settings is not None else None) or model
 
     def block(self) -> None:
-        """Disable automatic compaction for the rest of the turn."""
+        """Disable automatic compaction until the end of the turn."""
         self._has_failed = True
 
     def end(self, result: CompactionResult) -> None:

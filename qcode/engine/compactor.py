@@ -359,7 +359,7 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
 
 
 def _is_skill(block: Block, kept_skills: set[str]) -> bool:
-    """Return whether a result is a loaded skill that is kept whole."""
+    """Return whether a result is a loaded skill that must not be shortened."""
     return isinstance(block, ToolResult) and any(skill in kept_skills for _, skill in _skills_of(block))
 
 
@@ -386,7 +386,7 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
 
 
 def _skills_in(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each skill that was loaded by the model, typed by the user, or kept in a summary."""
+    """Yield the name and text of each skill that the model loaded, the user typed, or a summary contains."""
     for block in message.blocks:
         yield from _skills_of(block, is_user=message.role == "user")
 
@@ -428,7 +428,7 @@ def is_summary(message: Message) -> bool:
 
 
 def user_prompts(messages: Iterable[Message]) -> str:
-    """Return the texts that the user typed, clipped, as a list; the earliest are left out if it is too long."""
+    """Return the texts that the user typed, clipped, as a Markdown list; the earliest are omitted if it is too long."""
     texts: list[str] = []
     for message in messages:
         if message.role != "user":
@@ -489,7 +489,7 @@ def open_todos(messages: Sequence[Message]) -> str:
 
 
 def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
-    """Return messages as a text for the summarizing model, with its middle left out if it is too long."""
+    """Return messages as a text for the summarizing model; the middle of a text above `max_tokens` is omitted."""
     block_texts = [block_text for message in messages for block_text in _render_blocks(message)]
     if estimate_text("\n".join(block_texts)) <= max_tokens:
         return "\n".join(block_texts)
@@ -498,7 +498,7 @@ def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
 
 
 def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
-    """Return the first texts that fit into `max_tokens`; the next one is clipped if a useful part of it fits."""
+    """Return the first texts that fit into `max_tokens`; the next text is clipped if at least 40 characters fit."""
     fitting: list[str] = []
     remaining = max_tokens
     for block_text in block_texts:

@@ -151,7 +151,7 @@ class PromptCounter:
         self._counts = [(messages, input_tokens)]
 
     def _counted_prefix(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
-        """Return the provider's count for the longest known prefix of `request`, and the messages after it."""
+        """Return the provider's count for the longest counted prefix of `request`, and the messages after it."""
         for messages, tokens in self._counts:
             if request.messages[: len(messages)] == messages:
                 return tokens, request.messages[len(messages) :]

@@ -61,7 +61,7 @@ class ApprovalAnswered:
     reason: str = ""
     """The reason of a denial, which is sent to the model."""
     text: str = ""
-    """The user's answer to a question. It becomes the result of the call, which then does not run."""
+    """The user's answer to a question; it is the result of the call, which does not run."""
     summary: str = ""
     """The line that the user sees instead of `text` or `reason`; empty: the user sees the same text."""
     diff: str = ""
@@ -372,7 +372,7 @@ class TurnSettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
     shows_turns_left: bool = False
-    """The user set `max_turns`, so a note tells the model how many turns are left."""
+    """The user set `max_turns`, so the model gets a note with the number of remaining turns."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False

@@ -28,7 +28,7 @@ def mode_after_plan(chosen: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
 
 
 def approval_of_plan(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
-    """Return the approval of a plan, which tells the model the mode in which it carries the plan out."""
+    """Return the approval of a plan, with a text for the model about the mode in which it must carry out the plan."""
     text = _APPROVED.format(mode=mode, meaning=_MODE_MEANINGS[mode])
     return ApprovalAnswered(call_id, is_allowed=True, text=text, summary=_SUMMARIES[mode])
 

@@ -1,7 +1,7 @@
 """The rules for a history that every provider accepts, and the removal of parts that one host refuses.
 
-In a valid history, roles alternate, starting with the user; each call of an assistant message has exactly one result at
-the start of the next user message; no block is empty. Only the copy in a request is changed, never the stored history.
+In a valid history, roles alternate, starting with the user. Each call of an assistant message has exactly one result at
+the start of the next user message. No block is empty. Only the copy in a request is changed, never the stored history.
 A host that rejects an image or a signature would reject every later request of the session, so `without_part` removes
 images or signatures from the copy.
 """
@@ -236,7 +236,7 @@ def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | N
     if _SIGNATURE_WORDS.search(words) and error.kind is ErrorKind.BAD_REQUEST and has_signatures(request.messages):
         return "signatures"
     if _IMAGE_WORDS.search(words) and has_images(request.messages):
-        # A server error counts only if it says that images are unsupported: others may be temporary.
+        # A server error counts only if its message says that images are unsupported: other errors may be temporary.
         return "images" if error.kind is not ErrorKind.SERVER or refuses_all_images(error) else None
     return None
 

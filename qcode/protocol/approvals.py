@@ -75,7 +75,7 @@ class ToolApproval:
     """The task of the sub-agent that made the call, in the model's words; empty if the main agent made it."""
     kind: Literal["edit", "command", "other"] = "other"
     why: str = ""
-    """One line that says why the user is asked and how the call would run; empty if that is obvious."""
+    """One line with the reason for asking and the way in which the call would run; empty if both are obvious."""
     reasons: tuple[str, ...] = ()
     """All reasons for asking, the worst first, if `why` names only some of them; otherwise empty."""
     offers: tuple[Scope, ...] = ()

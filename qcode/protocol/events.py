@@ -419,7 +419,7 @@ class AgentEvent:
     call_id: str
     """The call that started the sub-agent."""
     event: TurnEvent
-    """Its call ids are made by `inner_id`, so they are unique in the conversation."""
+    """The event of the sub-agent, with call ids from `inner_id`, which are unique in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)

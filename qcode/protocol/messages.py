@@ -19,7 +19,7 @@ MARKER_KEY = "_qcode_truncated"
 class Opaque:
     """Data that a provider wants back unchanged, such as a signature or encrypted reasoning.
 
-    It is sent back to the same host only and is never interpreted.
+    qcode sends the data back only to the same host, and never interprets it.
     """
 
     source: str

@@ -73,8 +73,8 @@ class RetrySettings:
     wait_for_limit: LimitWait = "never"
     """When a reply waits for the end of a rate limit: after a question to the user, always, or never.
 
-    A retry comes first: qcode waits for the limit only if no retry is left, or if the end of the limit is further away
-    than `retry_after_max_s`. It does so at most three times in a reply, and only if the server names the end.
+    qcode waits for a limit only after the last retry, or if the limit ends later than after `retry_after_max_s`. A
+    reply waits for at most three limits, and only if the server names the end of the limit.
     """
     limit_wait_max_s: float = 7 * 86_400.0
     """The longest wait for the end of a rate limit. A random delay of up to 30 s is added to the wait."""

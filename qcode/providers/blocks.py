@@ -105,7 +105,7 @@ class BlockWriter:
         return [_delta(kind, block, text)] if text else []
 
     def announce(self, block: int) -> list[ReplyEvent]:
-        """Return an empty delta, which tells front ends the kind of a block that may have no text."""
+        """Return an empty delta, from which front ends learn the kind of a block that may have no text."""
         return [_delta(self._open[block], block, "")]
 
     def end(self, block: int, opaque: Opaque | None = None) -> list[ReplyEvent]:
@@ -311,8 +311,8 @@ class MarkSearch:
     """A search in the text of a reply, in chunks of any size, for the position at which a call as text may begin.
 
     The argument `before` is the text of the reply so far. Text that may be the start of a mark is held back. With
-    `finds_objects`, a call may also be a bare JSON object at the start of the reply; with `finds_lines` as well, at the
-    start of any line.
+    `finds_objects`, a bare JSON object at the start of the reply may also be a call. With `finds_lines` in addition, an
+    object at the start of any line may be a call.
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:

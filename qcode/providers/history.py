@@ -1,9 +1,9 @@
 """Preparation of a transcript for the encoders: alternating roles, the running tool loop, call ids, opaque data. Pure.
 
 Every call already has its result (`engine.transcript` ensures that); this module adapts only the form. Opaque data
-(signatures, encrypted reasoning) is sent back only to the host that created it. If that host is not the protocol's
-default host, `tag_opaque` adds the host to the source of received data, and `OpaqueFilter` removes it for requests
-to the same host. The codec drops all other opaque data.
+(signatures, encrypted reasoning) is sent back only to the host that created it. For a host that is not the protocol's
+default host, `tag_opaque` adds the host to the source of received data. `OpaqueFilter` removes this host from the
+source in requests to the same host. The codec drops all other opaque data.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def _is_independent(before: Message, after: Message) -> bool:
 
 
 def _is_sent(message: Message) -> bool:
-    """Return whether every protocol sends the message. A message with only reasoning, for example, is left out."""
+    """Return whether every protocol sends the message. A message with only reasoning, for example, is omitted."""
     return any(not isinstance(block, Text | Reasoning) for block in message.blocks) or bool(message.text.strip())
 
 

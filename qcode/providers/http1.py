@@ -82,7 +82,7 @@ class ResponseReader:
         self.has_extra = False
         """Unexpected data followed the body."""
         self._received: list[bytes] = []
-        """The parts of the body that httptools found in the bytes of the current `feed`."""
+        """The parts of the body that httptools read from the bytes of the current `feed`."""
         self._part_count = 0
         """The number of parts in `_received` at the end of the body."""
         self._bytes_without_body = 0
@@ -322,7 +322,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
-    """Return the addresses of `host`. A DNS lookup may take long, so it runs in a thread."""
+    """Return the addresses of `host`. A DNS lookup runs in a thread, because it may block for long."""
 
     def look_up() -> list[Address]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))

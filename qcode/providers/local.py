@@ -179,7 +179,7 @@ class LocalWindow:
 
 
 def is_known_server(provider: str, base_url: str) -> bool:
-    """Return whether the server at `base_url` is of a known kind, by its name or its port.
+    """Return whether the server at `base_url` is of a supported kind, by its name or its port.
 
     Other servers are not queried, because they may not expect such a request.
     """

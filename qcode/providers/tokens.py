@@ -2,7 +2,7 @@
 
 A prompt is counted if the provider has not reported its size and its number of bytes does not show that it fits.
 For models with another vocabulary the count is an estimate. tiktoken is imported when the vocabulary is loaded. Its
-`get_encoding` is never called, because with an empty cache it downloads the vocabulary without a time limit.
+`get_encoding` is never called, because this function may download the vocabulary without a time limit.
 `scripts/build_vocabulary.py` creates `data/o200k_base.*`. Text is encoded in slices, because a very long run of white
 space makes tiktoken's pattern overflow and print a traceback.
 """

@@ -138,7 +138,8 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool) -> str:
 def _fits(mark: str, cluster: str) -> bool:
     """Return whether `mark` may be shown unescaped after `cluster`, a letter with the combining marks shown on it.
 
-    It may not if `cluster` is empty or full, if `mark` encloses the letter, or if one character is equivalent to both.
+    A mark is escaped if `cluster` is empty or full, if the mark encloses the letter, or if one character is equivalent
+    to both.
     """
     if not 0 < len(cluster) < _MAX_CLUSTER or unicodedata.category(mark) == "Me":
         return False

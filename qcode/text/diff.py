@@ -127,7 +127,7 @@ class DiffLine:
     """
     text: str
     number: int = 0
-    """Its line number in the new text, or in the old text for a removed line; 0 for `outside`, `hunk` and `note`."""
+    """The line number in the new text, or in the old text for a removed line; 0 for `outside`, `hunk` and `note`."""
     old_number: int = 0
     """The line number of an unchanged line in the old text."""
 
@@ -135,8 +135,8 @@ class DiffLine:
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
     """Yield the lines of a unified diff of one or more files; in any other text all lines are `outside`.
 
-    A hunk header gives the number of its lines, so no content line can pass for a header: after `@@ -1 +1 @@`, the line
-    `--- a/x` removes the line `-- a/x`.
+    A hunk header contains the number of lines in the hunk, so no content line is mistaken for a header. Example: after
+    `@@ -1 +1 @@`, the line `--- a/x` removes the line `-- a/x`.
     """
     old = new = old_left = new_left = 0  # the next line numbers, and how many lines of the hunk are left
     for line in lines:
@@ -265,8 +265,8 @@ def _unique_pairs(a: Sequence[_T], b: Sequence[_T]) -> list[tuple[int, int]]:
 def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest subsequence of `pairs`, sorted by their first number, that also increases in the second.
 
-    Example: `[(0, 2), (1, 0), (2, 1)]` gives `[(1, 0), (2, 1)]`. This is patience sorting: among the subsequences of
-    each length, only the one with the lowest last number is kept, because every longer one can be built from it.
+    Example: `[(0, 2), (1, 0), (2, 1)]` gives `[(1, 0), (2, 1)]`. The algorithm is patience sorting. For each length, it
+    stores only the subsequence with the lowest last number, because this one can be extended most often.
     """
     lowest: list[int] = []  # for each length, the lowest last number
     ends: list[int] = []  # and the index of the pair with this number

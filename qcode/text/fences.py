@@ -64,8 +64,8 @@ def without_opening(text: str, language: str) -> str:
 def fence_after(marker: str | None, line: str) -> str | None:
     """Return the marker of the fence that is open after `line`; `marker` is the one open before it.
 
-    A fence in an open block closes the block only if it is as long as `marker` and has no language: after "````",
-    the lines "```" and "```py" are content.
+    A fence in an open block closes the block only if it is at least as long as `marker` and has no language. Example:
+    after "````", the lines "```" and "```py" are content.
     """
     if "```" not in line and "~~~" not in line:
         return marker
@@ -94,9 +94,10 @@ def open_fence(before: str) -> Fence | None:
 def reopened_fence_length(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     """Return the length of a line at the start of `text` that reopens `fence`, newline included, otherwise 0.
 
-    A fence line with a language never closes a block, so it reopens it. If the block may itself contain fences, the
-    line must be the same as the original opening line. A bare fence closes the block, except in two cases: after an
-    incomplete line (`is_inside_line`), where no fence can close, and before an indented line, which is code.
+    A fence line with a language never closes a block, so it reopens `fence`. If the block may itself contain fences,
+    the line must be the same as the original opening line. A bare fence closes the block, with two exceptions. After an
+    incomplete line (`is_inside_line`) no fence can close a block. Before an indented line, which is code, it reopens
+    `fence`.
     """
     leading_breaks = len(text) - len(text.lstrip("\r\n"))
     match = _FENCE.match(text, leading_breaks)

@@ -92,7 +92,7 @@ def sum_of(*counts: int | None) -> int | None:
 
 
 def sendable(text: str) -> str:
-    """Return `text` with lone surrogates replaced. They cannot be encoded, but occur in file and terminal input."""
+    """Return `text` with lone surrogates replaced, which cannot be encoded but occur in file and terminal input."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

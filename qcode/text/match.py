@@ -4,9 +4,9 @@ An error about an unknown name gets a hint. `suggestion` guesses among names tha
 no similar name. `nearest_hint` always names one of a fixed set, such as the config keys.
 
 In a row, each typed word must occur as a whole or as letters in order; the cost is linear in the text. Paths are ranked
-in this order, fast enough for 100,000 files: a match at the start of the file name, at the start of a word in it,
-anywhere in it, anywhere in the path, then letters in order. Among equals, recently used and then short paths come
-first. An index is sorted by length, so the first matches are the best ones and a search can stop early.
+by the position of the match: at the start of the file name, at the start of a word in it, anywhere in it, anywhere in
+the path, then letters in order. Among equals, recently used and then short paths come first. An index is sorted by
+length, so the first matches are the best ones and a search can stop early. 100,000 files are searched without delay.
 """
 
 from __future__ import annotations

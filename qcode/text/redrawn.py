@@ -38,16 +38,18 @@ def redrawn(text: str) -> str:
 
 
 _MIN_REDUCED = 4_096
+"""The number of characters from which an unfinished line is reduced."""
 _MAX_LINE = 65_536
+"""An unfinished line with more characters after its reduction is returned at once."""
 
 
 class RedrawnStream:
-    """Reduces output that arrives in pieces like `redrawn`. An unfinished line is held back, up to a limit."""
+    """A filter that applies `redrawn` to output in chunks of any size. It holds an unfinished line back."""
 
     def __init__(self) -> None:
         self._line = ""
         self._next_size = _MIN_REDUCED
-        """The size at which the unfinished line is reduced again. It doubles, so that the work stays linear."""
+        """The size at which the unfinished line is reduced again. This size doubles, so that the cost is linear."""
 
     def add(self, text: str) -> str:
         """Add output; return the lines that it completes."""
@@ -65,15 +67,15 @@ class RedrawnStream:
         return complete
 
     def end(self) -> str:
-        """Return the unfinished line."""
+        """Return the unfinished line, and start another line."""
         line, self._line, self._next_size = redrawn(self._line), "", _MIN_REDUCED
         return line
 
 
 def reduced_line(line: str) -> str:
-    """Return a shorter unfinished line that looks the same, whatever follows it.
+    """Return an unfinished line with fewer characters. The result of `redrawn` is the same for every further text.
 
-    Only the part before the last carriage return is reduced: after that character the cursor is in the first column.
+    Only the text before the last carriage return is reduced: after that character the cursor is in the first column.
     """
     end = line.rfind("\r")
     return redrawn(line[:end]) + line[end:] if end > 0 else line
@@ -126,8 +128,8 @@ def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) 
 def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -> int:
     """Move the cursor or erase text, and return the new column.
 
-    `command` is a control character, or the last letter of an escape sequence with the number `count`, which may be
-    empty: `K` erases a part of the line, the others move the cursor.
+    `command` is a control character, or the last letter of an escape sequence. `K` erases a part of the line, the other
+    commands move the cursor. `count` is the number in the escape sequence; it may be empty.
     """
     number = int(count or 0)
     match command:

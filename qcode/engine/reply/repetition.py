@@ -1,8 +1,9 @@
 """A detector of endless repetition in a text while it streams, at a cost linear in its length.
 
-It finds two patterns: a line, or a cycle of up to 8 lines, many times in a row; and a long run of characters with a
-short period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is examined in
-blocks of a fixed size, so the result does not depend on the deltas. An incomplete last block is examined at the end.
+The first pattern is a line, or a cycle of up to 8 lines, many times in a row. The second is a long run of characters
+with a short period ("na na na …"). Code and arguments repeat more, so only a much longer run counts there. Text is
+examined in blocks of a fixed size, so the result does not depend on the deltas. An incomplete last block is examined at
+the end.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def continuation_request(
     """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
     If the host can continue an assistant message (prefill), the request ends with an assistant message with the text.
-    A text that ends in white space is continued by a user message instead: some hosts strip white space at the end of a
+    A text that ends in white space is continued by a user message instead. Some hosts strip white space at the end of a
     prefill, and the model would write it again.
     """
     text = text_of(base)

@@ -33,9 +33,9 @@ _MAX_STEP_S = 16.0
 def delay_before_retry(error: ProviderError, failures: int, jitter: float, settings: RetrySettings) -> float | None:
     """Return the seconds to wait before the next attempt, or None to give up.
 
-    `failures` counts this failure and those directly before it. The wait is `jitter`, a random number in [0, 1), times
-    1, 2, 4, 8, then 16 seconds ("full jitter"), and at least what the server asks for. A refused connection gets one
-    quick retry.
+    `failures` counts this failure and the failures directly before it. The wait is `jitter`, a random number in [0, 1),
+    times 1, 2, 4, 8, then 16 seconds ("full jitter"). It is never shorter than the wait that the server asks for. A
+    refused connection gets one quick retry.
     """
     if not error.kind.is_transient or not error.may_retry or failures > settings.max_retries:
         return None

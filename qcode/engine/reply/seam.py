@@ -438,8 +438,8 @@ def repeatable_headers(before: str) -> tuple[str, ...]:
 def needs_new_line(before: str, text: str) -> bool | None:
     """Return whether `text` must start on a new line after `before`; None if more text is needed to decide.
 
-    A new line is needed if `text` starts a block, such as a list item, a heading or the next row of a table, or if
-    `before` ends with a sentence and `text` starts another.
+    `text` needs a new line if it starts a block, such as a list item, a heading or the next row of a table. It also
+    does if `before` ends with a sentence and `text` starts with a capital letter.
     """
     if not before or before[-1].isspace():
         return False
@@ -464,7 +464,7 @@ MAX_LEAD_IN = 200
 _MAX_SEARCHED = 1_000
 """The number of characters after leading blanks that are searched for a lead-in."""
 
-# The parts of a lead-in, each with what it matches. `Sure, `, `Here is the rest. `, `Sorry about that. `:
+# The elements of a lead-in, each after a comment with examples. `Sure, `, `Here is the rest. `, `Sorry about that. `:
 _POLITE = (
     r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
     # Atomic group: otherwise the blanks of `sure  sure  sure` are divided between two repetitions in 2^n ways.

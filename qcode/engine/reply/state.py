@@ -100,7 +100,7 @@ class ReplyState:
         """How often a truncated text was continued; limited by `OutputSettings.max_continuations`."""
         self.repairs_left = 1
         self.resumed_calls = 0
-        """How often the rest of a truncated call was requested."""
+        """How often the remaining arguments of a truncated call were requested."""
         self.failures = 0
         """Failures in a row, without new text between them."""
         self.limit_waits = 0

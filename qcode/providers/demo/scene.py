@@ -36,7 +36,7 @@ _FENCED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTIL
 _MAX_QUOTING_CHARS = 20_000
 """Quotes are searched only in this many characters at the start of a message."""
 MAX_PROMPT_CHARS = 2_000
-"""Only this many characters at the end of a prompt are searched: the patterns take more than linear time."""
+"""Only this many characters at the end of a prompt are searched, because the patterns need more than linear time."""
 _LOW_EFFORTS = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(
     r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"

@@ -249,10 +249,10 @@ class _StreamedCall:
 class CallDeltas:
     """A collector of the calls of one reply: it assigns deltas to calls and writes the calls to `blocks`.
 
-    Servers omit the index or the id of a delta, send index 0 for every call, repeat an id, create a new id for every
-    delta, or send arguments as an object. So a delta continues the call with its id, otherwise the call with its index,
-    otherwise the latest call. A name starts a new call if the id is new, the name differs, or the arguments are already
-    complete.
+    Some servers omit the index or the id of a delta. Others send index 0 for every call, repeat an id, create a new id
+    for every delta, or send arguments as an object. So a delta continues the call with its id, otherwise the call with
+    its index, otherwise the latest call. A name starts a new call if the id is new, the name differs, or the arguments
+    are already complete.
     """
 
     def __init__(self, blocks: BlockWriter, *, tag: str) -> None:

@@ -1,7 +1,7 @@
 """Chat Completions, directly or over the openai SDK, and the base class of both OpenAI protocols.
 
-The body is passed unchanged as `extra_body`: the SDK would spend time on a long transcript without changing it, and
-drop fields that only compatible servers have. The response is read as bytes (`providers.streaming`).
+The body is passed unchanged as `extra_body`. In its other arguments the SDK would convert a long transcript in vain,
+and drop fields that only compatible servers have. The response is read as bytes (`providers.streaming`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The incremental parser of one text that may be a call, in chunks of any size. Each character is read once. Pure.
 
-A `Candidate` holds all text after the opening mark. Its result is in `state`; the caller then extracts the call or
-shows the text again, and `forms` reads the calls. `JsonScanner` follows one JSON object or list to its last bracket. It
-detects text that is not JSON early (a line break inside a string, a word instead of a comma), so that the text is not
-held back in vain. The strict parser decides later whether a complete value is valid.
+A `Candidate` holds all text after the opening mark. By its `state`, the caller extracts the call or shows the text, and
+`forms` reads the calls. `JsonScanner` follows one JSON object or list to its last bracket. It detects text that is not
+JSON early, by a line break inside a string or a word instead of a comma, so that such text is shown soon. The strict
+parser decides later whether a complete value is valid.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class TextCalls:
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
         """Return the remaining parts at the end of the text.
 
-        If `is_cut`, the output limit or a broken connection ended the text, and a marked call that is still open is
+        If `is_cut`, the output limit or a broken connection ended the text. Then a marked call that is still open is
         returned as incomplete, with its arguments so far. At a normal end, an open call is rejected.
         """
         while self._candidate is not None:
@@ -239,7 +239,7 @@ class TextCalls:
         return self._reject(candidate, "it was never closed")
 
     def _reject(self, candidate: Candidate, reason: str) -> str:
-        """Leave the candidate in the text: show its mark and scan the rest again as text."""
+        """Show the mark of the candidate as text; return the text after the mark, which must be scanned again."""
         self._candidate = None
         if candidate.is_attempt:
             self._record_rejection(candidate, reason)

@@ -180,7 +180,7 @@ class TailCalls:
         )
 
     def _read(self, pending: str) -> list[WrittenCall]:
-        """Return the calls in `pending`, none if it is text; `rejected_candidates` gets text that is almost a call."""
+        """Return the calls in `pending`, empty if it is text. Text that is almost a call is recorded as rejected."""
         try:
             form, calls = self._parse(pending)
             for call in calls:
