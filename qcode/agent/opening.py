@@ -247,7 +247,7 @@ class AgentParts:
 
         def make_readable(folder: Path) -> None:
             self.permissions.make_readable(folder)
-            self.toolbox.workspace.show_folder(folder)
+            self.toolbox.workspace.add_readable_folder(folder)
             sandbox.make_readable(folder)
 
         names = [kind.name for kind in kinds]
@@ -471,9 +471,9 @@ def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch
 
 
 def _git_overrides() -> dict[str, str]:
-    from qcode.safety.git_repository import overrides  # loads with the first command
+    from qcode.safety.git_repository import override_variables  # loads with the first command
 
-    return overrides()
+    return override_variables()
 
 
 def session_ids(options: Options) -> Callable[[datetime], str]:

@@ -546,9 +546,9 @@ def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) 
 
     @cache
     def repository() -> Callable[[], Repository]:
-        from qcode.safety.git_repository import GitConfig
+        from qcode.safety.git_repository import RepositoryProbe
 
-        return GitConfig(context.folder, context.env, forbidden)
+        return RepositoryProbe(context.folder, context.env, forbidden)
 
     return Probes(lambda command: syntax()(command), lambda: repository()())
 

@@ -112,7 +112,7 @@ class SessionSandbox:
 
         The program may run for the whole session. It cannot change files, so no file is watched or restored.
         """
-        from qcode.safety.sandbox.confinement import program_folders, reader_confinement, toolchain_folders
+        from qcode.safety.sandbox.confinement import checker_confinement, program_folders, toolchain_folders
 
         sandbox = self.sandbox
         if sandbox is None:
@@ -124,7 +124,7 @@ class SessionSandbox:
         programs = (*program_folders(":".join(folders), self._scope.home_path), *toolchain_folders(self._scope))
         project, separator, _ = real_program.partition("/node_modules/")
         programs += (f"{project}/node_modules",) if separator else ()  # a program of npm needs the other packages
-        confinement = reader_confinement(self._scope, self.index.refresh(), programs, str(cache))
+        confinement = checker_confinement(self._scope, self.index.refresh(), programs, str(cache))
         return sandbox.launch(argv, confinement)
 
     def make_readable(self, folder: Path) -> None:

@@ -342,7 +342,7 @@ def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) 
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
     collector = OutputCollector(max_chars, folder)
-    collector.feed(ended.text.encode("utf-8", "replace"))
+    collector.add(ended.text.encode("utf-8", "replace"))
     text = collector.close()
     if not why:
         return ToolOutcome(text, summary=summary)

@@ -17,11 +17,12 @@ from qcode.values import dataclass
 
 Address: TypeAlias = "IPv4Address | IPv6Address"
 
+# One label of a host name, and a label that browsers read as a number of an IPv4 address.
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _PORTS = {"http": 80, "https": 443}
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_REFUSED = tuple(
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address
+_SPECIAL_NETWORKS = tuple(
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
@@ -31,6 +32,7 @@ _REFUSED = tuple(
         "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     )
 )  # fmt: skip
+"""Networks for special purposes, from IANA's registries, and the address of Azure's metadata service."""
 # Names of this machine, the local network or cloud metadata; they are refused for every address they resolve to.
 _PRIVATE_NAMES = re.compile(
     r"(.+\.)?(localhost|localdomain|local|internal|intranet|lan|home|corp|private|svc|home\.arpa|onion)|metadata"
@@ -47,7 +49,9 @@ class UrlTarget:
     """Lower-case ASCII; an IPv6 address is in brackets."""
     port: int
     is_public: bool
+    """False for an address or a name of this machine or the local network. A name is not resolved."""
     is_loopback: bool
+    """True for a loopback address, `localhost` and names below `localhost`."""
 
     @property
     def name(self) -> str:
@@ -119,14 +123,15 @@ def is_global(address: Address) -> bool:
     """Return whether an address is on the public internet.
 
     For an address that embeds an IPv4 address (v4-mapped, NAT64), the embedded address decides. Addresses of 6to4,
-    Teredo and RFC 2765 are not public, because any host may be their relay; nor is the address of cloud metadata.
+    Teredo and RFC 2765 are not public, because any host may relay them. The address of Azure's metadata service is not
+    public either.
     """
     if isinstance(address, IPv6Address):
         embedded = _embedded_ipv4(address)
         if embedded is not None:
             return is_global(embedded)
     return address.is_global and not any(
-        address in network for network in _REFUSED if network.version == address.version
+        address in network for network in _SPECIAL_NETWORKS if network.version == address.version
     )
 
 

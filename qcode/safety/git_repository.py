@@ -1,10 +1,10 @@
 """The probe of a git repository: whether its settings are harmless, and which protected files it contains.
 
 `git config --list` and `git rev-parse` run no other program. If the repository has a setting that is not in the list
-of harmless ones, reading commands need approval. So a setting missing from the list costs a question; a list of
-dangerous settings with a gap would run a program. The user's own configuration is trusted. Sources:
-https://git-scm.com/docs/git-config and git's source. `RepositoryContents` lists protected names in the index and in
-the history, cached until the index or a ref changes. The result types are in `probes`.
+of harmless ones, reading commands need approval. A gap in this list costs one approval; a gap in a list of dangerous
+settings would let a program run. The user's own configuration is trusted. Sources: https://git-scm.com/docs/git-config
+and git's source. `RepositoryContents` lists protected names in the index and in the history, and caches them until the
+index or a ref changes. The result types are in `probes`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qcode.safety import protected_paths
-from qcode.safety.launcher import Unavailable, find_program, run, safe_parts
+from qcode.safety.launcher import ProgramUnavailable, find_program, run, safe_parts
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.values import dataclass
 
@@ -45,7 +45,7 @@ OVERRIDES = (
 )
 """Settings that prevent reading commands from starting programs and writing files, as far as settings can."""
 
-_HARDENED = {
+_HARDENED_VARIABLES = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -56,7 +56,7 @@ _HARDENED = {
     "GIT_TRACE2_PERF": "0",
 }
 """Variables that prevent git from asking, fetching, paging, writing locks and writing trace files."""
-_HARMLESS = re.compile(
+_HARMLESS_SETTINGS = re.compile(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|"
     r"eol|safecrlf|quotepath|abbrev|compression|loosecompression|bigfilethreshold|preloadindex|sparsecheckout|"
     r"sparsecheckoutcone|longpaths|protecthfs|protectntfs|trustctime|checkstat|splitindex|multipackindex|commitgraph|"
@@ -79,16 +79,17 @@ _HARMLESS = re.compile(
 )
 """Settings that name no program and no file to read, and never make git fetch; also settings in `OVERRIDES`.
 
-Not in the list, among others: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
+Excluded are, for example, `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
 (signatures), `mailmap.*` and `core.excludesFile` (show lines of other files), `diff.orderFile`, `core.worktree`.
 """
 
-# No reading command runs a hook while the override is in force, and tools such as husky set the folder of hooks.
+# Tools such as husky set the folder of hooks. `OVERRIDES` replaces it, so no reading command runs a hook.
 _OVERRIDDEN = re.compile(r"core\.hookspath")
 _IGNORED_REVISIONS = ("blame.ignorerevsfile", ".git-blame-ignore-revs")
-"""A setting of `git blame`, and the only file that it may name: an error message would show a line of any other."""
+"""A setting of `git blame`, and its only permitted value: an error of git would show a line of any other file."""
 
 _CONFIG_TIMEOUT_S = 3.0
+# A URL with a user name, which may be a token, and a URL of any scheme with a password. ssh needs a user name.
 _CREDENTIALS = re.compile(
     rb"(?i)(?<![a-z0-9+.-])(?!(?:git\+)?ssh://)[a-z][a-z0-9+.-]*://[^/\s@]+@|://[^/\s:@]*:[^/\s@]+@"
 )
@@ -99,37 +100,38 @@ _SUBMODULE_MODE = b"\x00\x00\xe0\x00"
 _MAX_POINTER_BYTES = 4096
 
 
-def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the numbered environment variables that pass these settings to git."""
+def setting_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the environment variables that pass these settings to git."""
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (name, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
     return variables
 
 
-def overrides() -> dict[str, str]:
+def override_variables() -> dict[str, str]:
     """Return the environment under which reading commands of git run."""
-    return {**_HARDENED, **numbered(OVERRIDES)}
+    return {**_HARDENED_VARIABLES, **setting_variables(OVERRIDES)}
 
 
-def hardened(env: Mapping[str, str], path: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+def hardened_environment(env: Mapping[str, str], path: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
     """Return an environment in which neither qcode's variables nor the repository change the behavior of git.
 
     `settings` are added to `OVERRIDES`.
     """
     allowed = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
     fixed = {"PATH": path, "LC_ALL": "C"}
-    return allowed | fixed | _HARDENED | numbered((*OVERRIDES, *settings))
+    return allowed | fixed | _HARDENED_VARIABLES | setting_variables((*OVERRIDES, *settings))
 
 
 def risky_settings(fields: Sequence[bytes]) -> Iterator[str]:
-    """Yield the settings of the repository that are not known to be harmless.
+    """Yield the names of the repository's settings that are not in the list of harmless ones.
 
-    `fields` are scope, origin and name of each setting in turn; a value follows its name after a newline.
+    `fields` is the split output of `git config --list --show-scope --show-origin -z`: scope, origin, and name with
+    value, for each setting in turn.
     """
     for scope, _, entry in _settings(fields):
         name = entry.partition(b"\n")[0].decode("utf-8", "replace")
-        if scope in (b"local", b"worktree") and not (_HARMLESS.fullmatch(name) or _OVERRIDDEN.fullmatch(name)):
+        if scope in (b"local", b"worktree") and not (_HARMLESS_SETTINGS.fullmatch(name) or _OVERRIDDEN.fullmatch(name)):
             yield name
 
 
@@ -150,8 +152,8 @@ class _Location:
     """The `.git` folder that all work trees of the repository share; usually the same as `git`."""
 
 
-class GitConfig:
-    """A probe of the repository of `root`. Call it for the current state, cached until a relevant file changes.
+class RepositoryProbe:
+    """A probe of the repository of `root`. Call it for the current state. It caches the state until a file changes.
 
     `added_folders` are further folders of the session; the repository must be in one of them or in `root`.
     """
@@ -184,15 +186,16 @@ class GitConfig:
 
     def _run(self, *arguments: str, timeout: float = _CONFIG_TIMEOUT_S) -> tuple[int, bytes]:
         argv = (self._git or "git", "-C", str(self._root), *arguments)
-        return run(argv, hardened(self._env, self._path), timeout)
+        return run(argv, hardened_environment(self._env, self._path), timeout)
 
     def _probe(self) -> tuple[tuple[str, ...], Repository]:
+        """Return the files on which the result depends, and the result."""
         watched = tuple(_config_files(self._root, self._env))
         before = identity_of(watched)
         try:
             code, output = self._run("config", "--list", "--show-scope", "--show-origin", "-z")
             location_code, location = self._run("rev-parse", "--path-format=absolute", *_LOCATION_OPTIONS)
-        except Unavailable as unavailable:
+        except ProgramUnavailable as unavailable:
             return watched, Repository(f"the git configuration could not be listed: git {unavailable}")
         if code != 0:
             return watched, Repository("the git configuration could not be listed")
@@ -215,30 +218,27 @@ class GitConfig:
                 home = self._env.get("HOME", "")
                 yield f"{home}{target[1:]}" if target.startswith("~/") else str(file.parent / target)
 
-    def _repository_of(self, fields: Sequence[bytes], location: bytes) -> Repository:
+    def _repository_of(self, fields: Sequence[bytes], output: bytes) -> Repository:
+        """Return the result for these settings and the output of `git rev-parse`, empty outside a repository."""
         if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
             return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
-        lines = location.removesuffix(b"\n").split(b"\n")
+        lines = output.removesuffix(b"\n").split(b"\n")
         if len(lines) != len(_LOCATION_OPTIONS):
             return Repository(is_present=False)
-        found_location = _Location(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
-        problem = _risky_setting_problem(fields, found_location.top) or self._location_problem(found_location)
+        location = _Location(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
+        problem = _risky_setting_problem(fields, location.top) or self._location_problem(location)
         if problem:
             return Repository(problem)
-        if self._contents is None or self._contents[0] != found_location:
-            self._contents = (
-                found_location,
-                RepositoryContents(
-                    self._run_for_contents, found_location.top, found_location.git, found_location.common
-                ),
-            )
+        if self._contents is None or self._contents[0] != location:
+            contents = RepositoryContents(self._run_for_contents, location.top, location.git, location.common)
+            self._contents = (location, contents)
         self._location, contents = self._contents
         entries = [(scope, entry) for scope, _, entry in _settings(fields) if scope != b"command"]
         return Repository(
-            has_submodules=_has_submodules(found_location),
+            has_submodules=_has_submodules(location),
             has_credentials=any(_is_credential(entry) for _, entry in entries),
-            top=str(found_location.top),
-            find_tracked=contents.tracked,
+            top=str(location.top),
+            find_tracked=contents.tracked_files,
             find_history_secrets=contents.history_secrets,
             find_linked_folder=contents.linked_folder,
         )
@@ -246,7 +246,7 @@ class GitConfig:
     def _run_for_contents(self, timeout: float, *arguments: str) -> bytes | None:
         try:
             code, output = self._run(*arguments, timeout=timeout)
-        except Unavailable:
+        except ProgramUnavailable:
             return None
         return output if code == 0 else None
 
@@ -331,7 +331,10 @@ def _git_folder(folder: Path) -> Path | None:
 
 
 def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
-    """Return the path in a file such as `.git` of a linked work tree (`gitdir: ../x`), relative to `base`."""
+    """Return the path in a file such as the `.git` of a linked work tree: `gitdir: ../x`, relative to `base`.
+
+    Return None if the file cannot be read or its text lacks the prefix.
+    """
     try:
         with file.open("rb") as opened:
             text = opened.read(_MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
@@ -341,18 +344,19 @@ def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
 
 
 Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
+"""Each path with its modification time, change time, inode, device and size; None if it does not exist."""
 RunGit: TypeAlias = Callable[..., bytes | None]
-"""Runs git with a time limit and arguments; None if it failed or took too long."""
+"""Runs git with a time limit in seconds and arguments; returns its output, or None if it failed or timed out."""
 
 TIMEOUT_S = 2.0
 _MAX_REF_FOLDERS = 2_000
 _MAX_TIPS = 2_000
-"""The maximum number of searched commits that the next search leaves out."""
-_MAX_EXCLUDED = 100
-"""The maximum number of refs to files that a search leaves out."""
-_MAX_ALTERNATES = 64 * 1024
-_MAX_DEPTH = 5
-"""The maximum depth of alternates of alternates, as in git."""
+"""The maximum number of tips (the last commits of all refs) of one search that the next search excludes."""
+_MAX_EXCLUDED_REFS = 100
+"""The maximum number of refs to files. A search excludes each of them."""
+_MAX_ALTERNATES_BYTES = 64 * 1024
+_MAX_ALTERNATES_DEPTH = 5
+"""The maximum nesting of alternates, as in git: a repository borrows objects from one that borrows objects."""
 
 _LINKABLE = (
     "HEAD", "config", "config.worktree", "index", "packed-refs", "shallow", "commondir", "gitdir", "objects", "refs",
@@ -362,14 +366,14 @@ _LINKABLE = (
 )  # fmt: skip
 """Parts of a repository that git reads and that could be links.
 
-Loose objects and refs are left out: git rejects a file without their format, so a link to another file shows nothing.
+Loose objects and refs are not listed: git rejects a file without their format, so a link to another file shows nothing.
 """
 
 _CANDIDATE = re.compile(
     rb"(?i)\.(?:env|pem|key|p12|pfx|ppk|jks|keystore|kdbx|netrc|pgpass|pypirc|htpasswd|git-credentials|s3cfg|boto)"
     rb"|credentials|id_|[^\n -~]"
 )
-"""Matches a part of every protected name. A look-alike of one contains at least one character outside ASCII."""
+"""Matches a part of every protected name. `[^\\n -~]` matches look-alikes, which contain a character outside ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +396,10 @@ class RepositoryContents:
         self._refs_identity: Identity | None = None
         self._history: tuple[str, ...] | None = ()
         self._checked_tips: tuple[str, ...] = ()
-        self._is_too_long = False
+        self._has_timed_out = False
 
-    def tracked(self) -> TrackedFiles | None:
-        """Return the files in the index, or None if they could not be listed in time."""
+    def tracked_files(self) -> TrackedFiles | None:
+        """Return the files in the index, or None if git could not list them in time."""
         identity = identity_of((f"{self._git}/index",))
         if self._tracked_files is None or identity != self._index_identity:
             self._tracked_files = self._list_index()
@@ -407,7 +411,7 @@ class RepositoryContents:
 
         If the index cannot be listed, return "a folder", because one of its folders may be a link.
         """
-        if self.tracked() is None:
+        if self.tracked_files() is None:
             return "a folder"
         for folder in self._folders:
             try:
@@ -423,11 +427,11 @@ class RepositoryContents:
         After a timeout, the history is not searched again.
         """
         identity = self._identity_of_refs()
-        if self._is_too_long or identity is None:
+        if self._has_timed_out or identity is None:
             return None
         if identity != self._refs_identity:
             self._history = self._search_history()
-            self._is_too_long = self._history is None
+            self._has_timed_out = self._history is None
             self._refs_identity = identity
         return self._history
 
@@ -440,14 +444,14 @@ class RepositoryContents:
         return TrackedFiles(files, tuple(sorted(file for file in files if is_secret_path(file))))
 
     def _search_history(self) -> tuple[str, ...] | None:
-        """Return protected names among all objects. After the first search only new objects are listed.
+        """Return protected names among all objects. After the first search, git lists only new objects.
 
-        `rev-list --objects` prints each object once, with one of its paths. A file that a ref names directly is printed
-        without a path, so refs to files are left out.
+        `rev-list --objects` prints each object once, with one of its paths. It prints a file that a ref names directly
+        without a path, so refs to files are excluded.
         """
         refs = self._list_refs()
         refs_to_files = [ref.name for ref in refs or () if b"blob" in ref.types]
-        if refs is None or len(refs_to_files) > _MAX_EXCLUDED:
+        if refs is None or len(refs_to_files) > _MAX_EXCLUDED_REFS:
             return None
         excluded = [f"--exclude={name}" for name in refs_to_files]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
@@ -469,7 +473,7 @@ class RepositoryContents:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
         secrets = {path for path in map(os.fsdecode, paths) if path and is_secret_path(path)}
-        # The list of tips would be too long for a command line: search everything again.
+        # A longer list of tips does not fit on a command line, so the next search covers everything again.
         self._checked_tips = tips if len(tips) <= _MAX_TIPS else ()
         return tuple(sorted(secrets | set(self._history or ())))
 
@@ -487,10 +491,13 @@ class RepositoryContents:
         if listed is None:
             return None
         fields = (line.split(b" ", 3) for line in listed.splitlines())
-        return [_Ref(os.fsdecode(name), oid, frozenset((kind, peeled))) for oid, kind, peeled, name in fields]
+        return [
+            _Ref(os.fsdecode(name), object_id, frozenset((object_type, tagged_type)))
+            for object_id, object_type, tagged_type, name in fields
+        ]
 
     def _identity_of_refs(self) -> Identity | None:
-        """Return the state of every file that names commits; None if there are too many."""
+        """Return the identity of every file that names commits; None if there are too many."""
         folders = list(islice(_ref_folders(self._git, self._common), _MAX_REF_FOLDERS + 1))
         if len(folders) > _MAX_REF_FOLDERS:
             return None
@@ -515,7 +522,7 @@ def git_folder_links(git: Path, common: Path) -> Iterator[str]:
             path = f"{base}/{name}"
             if os.path.islink(path):  # noqa: PTH114  # plain text; this runs before each command
                 yield os.path.realpath(path)
-    yield from _alternates(f"{common}/objects", _MAX_DEPTH)
+    yield from _alternates(f"{common}/objects", _MAX_ALTERNATES_DEPTH)
 
 
 def identity_of(paths: Iterable[str]) -> Identity:
@@ -534,7 +541,7 @@ def _alternates(objects: str, depth: int) -> Iterator[str]:
     """Yield the folders of other repositories whose objects are used (https://git-scm.com/docs/gitrepository-layout)."""
     try:
         with Path(f"{objects}/info/alternates").open("rb") as opened:
-            lines = opened.read(_MAX_ALTERNATES).splitlines()
+            lines = opened.read(_MAX_ALTERNATES_BYTES).splitlines()
     except OSError:
         return
     for line in lines:

@@ -1,9 +1,10 @@
 """The check of commands for writes to protected files, in bypass mode on a machine without a sandbox.
 
-`may_write_protected` searches the text of a command for protected names, in every spelling, and for paths that lead to
-one through a link, a wildcard or a `cd`. Some programs, such as `tar -x`, write files that the command does not name;
-they are judged by the folders that they can write to. This module reads folders and links, and changes nothing. It is
-separate from `policy`, its only importer, because only the first unconfined command in bypass mode loads it.
+`protected_write_reason` searches the text of a command for protected names in every spelling, and for paths that lead
+to a protected file through a link, a wildcard or a `cd`. Some programs, such as `tar -x`, write files that the command
+does not name; they are judged by the folders that they can write to. This module reads folders and links, and changes
+nothing. It is separate from `policy`, its only importer, because only the first unconfined command in bypass mode
+loads it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
 _EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
 # A word, or its part between braces, commas, colons and equals signs.
 _TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
-# A redirection to a file that only bash can name: `> $file`.
+# A redirection to a file whose name only bash knows: `> $file`.
 _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
@@ -65,7 +66,7 @@ MAX_COMMAND = 131_071
 """The maximum length of a command: Linux starts no program with a longer argument (execve(2))."""
 
 
-def may_write_protected(command: str, session_folders: SessionFolders) -> str:
+def protected_write_reason(command: str, session_folders: SessionFolders) -> str:
     """Return the reason why `command` may write a protected file, empty if there is none.
 
     Every word is compared without quotes, component by component and as a wildcard: `~/.ba?hrc` and `"$HOME"/.bash"rc"`
@@ -91,8 +92,8 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         name = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
         if name:
             return f"{name} is a protected name"
-    writes = _FolderWrites.of(session_folders)
-    return writes.reason_to_refuse(command) or writes.indirect_reason(command)
+    writes = _FolderWriteJudge.of(session_folders)
+    return writes.unnamed_target_reason(command) or writes.indirect_target_reason(command)
 
 
 def _as_wildcard(expansion: re.Match[str]) -> str:
@@ -111,10 +112,10 @@ def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
 _HOME_PATHS = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
 """Protected paths in the home folder."""
 _SEPARATORS = re.compile(r"[;&|\n(){}`]+")
-# The start of an expansion or a wildcard.
+# The start of an expansion or a wildcard, so of the unknown part of a path.
 _UNKNOWN = re.compile(r"[$*?\[]")
 # The start of a path that leads out of the current folder.
-_ELSEWHERE = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
+_LEAVES_FOLDER = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
 # The start of a path in the home folder.
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
 _CHANGES_FOLDER = frozenset({"cd", "pushd"})
@@ -155,17 +156,20 @@ _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
 _SEPARATORS_BUT_BRACES = re.compile(r"[;&|\n()`]+")
 """Like `_SEPARATORS`, but `{a,b}` stays whole."""
-_VALUE = re.compile(r"\$\w+|\$?\{[^{}]*\}")
-_HOME_VALUE = re.compile(r"\$HOME\b|\$\{HOME\}")
+# A variable or a brace list: `$x`, `${x}`, `{a,b}`.
+_PARAMETER = re.compile(r"\$\w+|\$?\{[^{}]*\}")
+_HOME_PARAMETER = re.compile(r"\$HOME\b|\$\{HOME\}")
 _QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 _ESCAPED_BLANK = re.compile(r"\\[ \t]")
+# Links of the kernel to the root folder and to the current folder: `/proc/self/root/etc` is `/etc`.
 _PROCESS_ROOT = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/root(?=/)")
 _PROCESS_FOLDER = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/cwd(?=/)")
 _UNUSED_NAME = "qcode-unused-name"
+"""A name that no file has: the verdict on it is the verdict on any new file in a folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class _FolderWrites:
+class _FolderWriteJudge:
     """The judge of programs that write files without naming them, by the folders that they can write to.
 
     Variables other than `$HOME` count as unknown.
@@ -179,12 +183,12 @@ class _FolderWrites:
     """The number of `cd`s so far."""
 
     @staticmethod
-    def of(session_folders: SessionFolders) -> _FolderWrites:
+    def of(session_folders: SessionFolders) -> _FolderWriteJudge:
         root = os.path.realpath(session_folders.root)
-        return _FolderWrites(session_folders, root, root)
+        return _FolderWriteJudge(session_folders, root, root)
 
-    def reason_to_refuse(self, command: str) -> str:
-        """Return why a program in `command` may write a protected file that it does not name, empty if none may."""
+    def unnamed_target_reason(self, command: str) -> str:
+        """Return why a program may write a protected file that `command` does not name, empty if none may."""
         current = self
         for segment in _SEPARATORS.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
             words = segment.split()
@@ -200,7 +204,7 @@ class _FolderWrites:
                 return "it changes the folder very often"
         return ""
 
-    def _after_segment(self, words: list[str]) -> _FolderWrites:
+    def _after_segment(self, words: list[str]) -> _FolderWriteJudge:
         """Return the judge for the commands after this simple command, which may be a `cd`."""
         start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
         if start is None:
@@ -208,19 +212,19 @@ class _FolderWrites:
         targets = [word for word in words[start + 1 :] if not word.startswith("-")]
         return replace(self, folder=self._path(targets[0] if targets else "~"), folder_changes=self.folder_changes + 1)
 
-    def indirect_reason(self, command: str) -> str:
-        """Return why a word may lead to a protected file through a link, a wildcard or a change of folder.
+    def indirect_target_reason(self, command: str) -> str:
+        """Return why a word may lead to a protected file through a link, a wildcard or a `cd`, empty if none may.
 
         Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and
         `cd ~/.config; echo x > autostart/y`. An unknown value is treated as a wildcard.
         """
         judge = _FileJudge(self.session_folders, self.root)
-        text = _HOME_VALUE.sub(
+        text = _HOME_PARAMETER.sub(
             lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
         )
         current = self
         for segment in _SEPARATORS_BUT_BRACES.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
-            tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
+            tokens = (*_TOKEN.findall(_PARAMETER.sub("*", segment)), *_TOKEN.findall(segment))
             reason = judge.reason_against(current.folder, dict.fromkeys(tokens))
             if reason:
                 return reason
@@ -230,11 +234,11 @@ class _FolderWrites:
 
     def _may_write(self, name: str, words: list[str]) -> bool:
         if name in _UNPACKERS:
-            return self._unpacks(name, words)
+            return self._unpacking_may_write(name, words)
         if name == "git":
             folders = list(_values(words, "-C", "--work-tree", "--git-dir")) or [self.folder or "."]
             if not _GIT_CREATES.isdisjoint(words):
-                folders += [word for word in words if _ELSEWHERE.match(word)] + list(_values(words, "--prefix"))
+                folders += [word for word in words if _LEAVES_FOLDER.match(word)] + list(_values(words, "--prefix"))
             return any(self._reaches_protected(self._path(folder)) for folder in folders)
         if name in _REPEATERS:  # `ls ~ | xargs -I% cp x ~/%`
             return self._any_reaches_protected(
@@ -248,9 +252,9 @@ class _FolderWrites:
             )
         if name in _CHANGERS:
             return _is_recursive(words) and self._any_reaches_protected(operands)
-        return self._copies(name, words, operands)
+        return self._copy_may_write(name, words, operands)
 
-    def _unpacks(self, name: str, words: list[str]) -> bool:
+    def _unpacking_may_write(self, name: str, words: list[str]) -> bool:
         if words and re.fullmatch(_EXTRACTS_NOTHING.get(name, "(?!)"), words[0]):
             return False
         if name in ("tar", "bsdtar", "gtar") and any(re.match(r"--absolute|-?[A-Za-z]*P", word) for word in words[:1]):
@@ -262,7 +266,7 @@ class _FolderWrites:
             return False
         return any(self._reaches_protected(self._path(folder), counts_git=True) for folder in folders or ["."])
 
-    def _copies(self, name: str, words: list[str], operands: list[str]) -> bool:
+    def _copy_may_write(self, name: str, words: list[str], operands: list[str]) -> bool:
         """Return whether a copy, move or link may write a protected file."""
         into = list(_values(words, "-t", "--target-directory"))
         operands = [word for word in operands if word not in into]
@@ -325,7 +329,7 @@ class _FolderWrites:
     def _reaches_protected(self, path: str | None, *, counts_git: bool = False) -> bool:
         """Return whether a folder is, contains or is inside a protected path.
 
-        If `counts_git`, return also whether it contains `.git`.
+        If `counts_git`, a folder that contains `.git` counts too.
         """
         if path is None:
             return True
@@ -336,17 +340,17 @@ class _FolderWrites:
 
 
 class _FileJudge:
-    """The judge of the files that the words of one command may name. It stops after a maximum number of files."""
+    """The judge of the files that the words of one command may name. It gives up after a maximum number of files."""
 
     def __init__(self, session_folders: SessionFolders, root: str) -> None:
         self._paths = PathJudge(session_folders)
         self._root = root
-        self._paths_left = _MAX_JUDGED
-        self._names_left = _MAX_COMPARED
+        self._remaining_paths = _MAX_JUDGED
+        self._remaining_comparisons = _MAX_COMPARED
         self._names: dict[str, frozenset[str]] = {}
 
     def reason_against(self, folder: str | None, tokens: Collection[str]) -> str:
-        """Return why a token that is used in `folder` may name a protected file."""
+        """Return why a token that is used in `folder` may name a protected file, empty if none may."""
         if folder is None:
             return ""
         is_inside = is_within(folder, self._root)
@@ -354,12 +358,12 @@ class _FileJudge:
             return f"{folder} is a protected folder"
         for token in tokens:
             # The value of an option may be in the same word: `-o.bashrc`.
-            for spelled in (token, token[2:] if re.match(r"-[^-]", token) else ""):
-                for path in self._expanded(folder, spelled, is_inside=is_inside):
-                    self._paths_left -= 1
-                    if self._paths_left > 0 and self._is_protected(path):
+            for candidate in (token, token[2:] if re.match(r"-[^-]", token) else ""):
+                for path in self._expanded(folder, candidate, is_inside=is_inside):
+                    self._remaining_paths -= 1
+                    if self._remaining_paths > 0 and self._is_protected(path):
                         return f"{token} leads to a protected file"
-                if min(self._paths_left, self._names_left) <= 0:
+                if min(self._remaining_paths, self._remaining_comparisons) <= 0:
                     return "it names very many files"
         return ""
 
@@ -374,7 +378,7 @@ class _FileJudge:
         is_new = is_relative and first not in (".", "..") and not is_wild and first not in self._names_in(folder)
         if not token or (is_inside and is_new):
             return
-        self._names_left -= _COST_OF_PATH
+        self._remaining_comparisons -= _COST_OF_PATH
         if is_wild:
             yield from self._matches(path)
         elif not is_inside or self._may_be_link(path):
@@ -387,8 +391,8 @@ class _FileJudge:
                 paths = [f"{path}/{part}" for path in paths]
                 continue
             pairs = ((path, name) for path in paths for name in self._names_in(path or "/"))
-            compared = list(islice(pairs, max(self._names_left, 0)))
-            self._names_left -= len(compared)
+            compared = list(islice(pairs, max(self._remaining_comparisons, 0)))
+            self._remaining_comparisons -= len(compared)
             paths = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
         return (path for path in paths if not is_within(path, self._root) or self._may_be_link(path))
 

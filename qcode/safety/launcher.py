@@ -1,8 +1,8 @@
 """The start of the few programs that verdicts need, and the syntax check of commands by bash.
 
 Programs are started by absolute path from safe parts of PATH, without a shell, with a small environment and a time
-limit. `bash -n` reads a command without running it (https://www.gnu.org/software/bash/manual/); git is in
-`git_repository`. The judges start no programs: they receive the results as `probes`.
+limit. `bash -n` reads a command without running it (https://www.gnu.org/software/bash/manual/). `git_repository` calls
+git. The judges start no programs: they receive the results as `probes`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 
-class Unavailable(Exception):  # noqa: N818  # a finding, not a failure
+class ProgramUnavailable(Exception):  # noqa: N818  # a finding, not a failure
     """The program could not be started or timed out; the text is the reason in a few words."""
 
 
@@ -53,7 +53,7 @@ def run(
     cwd: str | None = None,
     errors: list[bytes] | None = None,
 ) -> tuple[int, bytes]:
-    """Run a program and return its exit code and output. Raise `Unavailable` if it cannot start or times out.
+    """Run a program and return its exit code and output. Raise `ProgramUnavailable` if it cannot start or times out.
 
     At the time limit, the program and its children are killed. Standard error is appended to `errors`, or dropped if
     that is None.
@@ -70,15 +70,15 @@ def run(
         )
     except (OSError, ValueError) as error:
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
-        raise Unavailable(f"could not be started: {why}") from None
+        raise ProgramUnavailable(f"could not be started: {why}") from None
     try:
         output, stderr = process.communicate(timeout=max(0.0, timeout))
         if errors is not None:
             errors.append(stderr)
     except subprocess.TimeoutExpired:
-        raise Unavailable("took too long") from None
+        raise ProgramUnavailable("took too long") from None
     finally:
-        # A process that ended right after the time limit leaves an open pipe as well.
+        # The pipe may be open although the process ended: it ended right after the time limit.
         if process.stdout is not None and not process.stdout.closed:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -88,6 +88,7 @@ def run(
 
 _BASH_TIMEOUT_S = 2.0
 _MAX_ANSWERS = 2_000
+"""The maximum number of cached commands."""
 
 
 class BashSyntax:
@@ -110,6 +111,6 @@ class BashSyntax:
         argv = (bash, "--noprofile", "--norc", "-n", "-c", command)
         try:
             code, _ = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)
-        except Unavailable as unavailable:
+        except ProgramUnavailable as unavailable:
             return f"bash {unavailable}, so the syntax of the command could not be checked"
         return "" if code == 0 else "bash rejects its syntax"

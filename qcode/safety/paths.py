@@ -35,7 +35,7 @@ Programs cannot set the ctime of a file, so a changed file has another identity.
 """
 _MAX_FILES_WITHOUT_KEY = 10_000
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
-"""The maximum tick of a file system's clock, for timestamps with fractions of a second and for whole seconds."""
+"""The maximum time between two ticks of a file system's clock: for timestamps with fractions, and for whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
 """An ordinary name that no file has: it stands for every ordinary name in a folder."""
 _MIN_NAMES = 4
@@ -114,11 +114,12 @@ def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verd
     return PathJudge(session_folders).judge(path, access)
 
 
+# Relative to the home folder.
 _QCODE_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
 
 
 class PathJudge:
-    """The path judge of one tool call. It caches folders and their links, so it must not outlive the call."""
+    """The judge of paths for one tool call. It caches folders and their links, so it must not outlive the call."""
 
     def __init__(self, session_folders: SessionFolders) -> None:
         self.session_folders = session_folders

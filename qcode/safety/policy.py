@@ -195,10 +195,10 @@ class Policy:
         return _only_reads(flow)
 
     @property
-    def lets_host_search(self) -> bool:
-        """Whether the provider may search the web itself. No approval is asked for that, so an ask rule forbids it."""
+    def allows_provider_search(self) -> bool:
+        """Whether the provider may search the web itself. qcode cannot ask then, so an ask rule forbids it too."""
         is_forbidden = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
-        return self.is_trusted and not is_forbidden and (self.limit is None or self.limit.lets_host_search)
+        return self.is_trusted and not is_forbidden and (self.limit is None or self.limit.allows_provider_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
@@ -301,9 +301,9 @@ class Policy:
             return verdict
         if flow is not None and _only_reads(flow) and not any(part.command.outputs for part in flow.parts):
             return verdict
-        from qcode.safety.hidden_writes import may_write_protected
+        from qcode.safety.hidden_writes import protected_write_reason
 
-        reason = may_write_protected(command, self._session_folders)
+        reason = protected_write_reason(command, self._session_folders)
         return Verdict("deny", f"{reason}, and {why}", "path:protected") if reason else verdict
 
     def _judge_unresolved(self, command: str, flow: Flow) -> Verdict:
@@ -367,9 +367,9 @@ class Policy:
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     def _effective_rule(self, proposed: str, flow: Flow) -> str:
-        """Return a proposed rule if it would allow the command; otherwise nothing.
+        """Return a proposed rule if it would allow the command, otherwise an empty string.
 
-        No rule applies after `cd docs &&`, and none if another part is allowed only in the sandbox.
+        It would not after `cd docs &&`, where no rule applies, or if another part is allowed only in the sandbox.
         """
         if not proposed or any(rule.text == proposed for rule in self.rules.allow):
             return ""
@@ -428,14 +428,13 @@ class Policy:
         verdicts = [verdict]
         for word, path in self._outputs(parts):
             output_verdict = self._judge_file(path, "write", PathJudge(self._session_folders))
-            is_path_rule = (
+            only_asks = (
                 output_verdict.verdict == "deny"
                 and output_verdict.rule.startswith("path:")
                 and output_verdict.rule not in PROTECTED_RULES
             )
-            decision = (
-                "ask" if is_path_rule or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
-            )
+            is_any_match = word.has_glob and output_verdict.is_allowed  # the wildcard may match another file
+            decision = "ask" if only_asks or is_any_match else output_verdict.verdict
             # The reason of a mode says only that a file is changed.
             verdicts.append(Verdict(decision, output_reason(word.text, output_verdict), output_verdict.rule))
         return strictest(*verdicts)
@@ -544,7 +543,7 @@ class Policy:
         return Verdict("ask", f"the call has no valid {name}", "call:malformed")
 
     def _read_judge(self) -> Callable[[str], Verdict] | None:
-        """Return the verdict function for files that a command reads; None if no rule is about reading."""
+        """Return the function that judges files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
         paths = PathJudge(self._session_folders)

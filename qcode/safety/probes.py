@@ -1,6 +1,6 @@
-"""Facts about the machine and the workspace for the judges, and the functions that find them out.
+"""Facts about the machine and the workspace for the judges, and the functions that determine them.
 
-A function needs a process or a walk over the disk, so the judges receive it and do not depend on its module.
+Each function needs a process or a walk over the disk, so the judges receive it and do not depend on its module.
 `Repository` describes a git repository, `WorkspaceContents` the protected files of a workspace. `launcher`,
 `git_repository`, `sandbox` and the session implement the functions. By default, nothing that depends on these facts is
 allowed.
@@ -71,13 +71,16 @@ class Repository:
     find_tracked: Callable[[], TrackedFiles | None] = lambda: _NO_FILES
     """The files in the index."""
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
-    """Files with protected names in commits, the stash and the reflogs. Equal files are listed once."""
+    """Files with protected names in commits, the stash and the reflogs. Files with equal content have one entry."""
     find_linked_folder: Callable[[], str] = str
-    """A folder of tracked files that was replaced by a link: git would read other files through it."""
+    """A folder of tracked files that was replaced by a link, empty if there is none. Git would follow the link."""
 
 
 MAX_MASKED = 1_000
-"""Secret files that a sandbox masks one by one. If there are more, it covers their folders, and searches ask."""
+"""The maximum number of secret files that a sandbox masks one by one.
+
+If there are more, it covers their folders, and commands that search files need approval.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class WorkspaceContents:
 
     @property
     def can_be_masked(self) -> bool:
-        """Whether a sandbox that masks files hides all the secrets."""
+        """Whether a sandbox that masks files can hide all the secrets."""
         return len(self.secrets) <= MAX_MASKED
 
     def secrets_below(self, folder: str) -> tuple[str, ...]:

@@ -17,12 +17,11 @@ from qcode.text.pattern import lazy_pattern
 _MIN_SECRET_CHARS = 6
 """The minimum length of a value to redact: a shorter one would match ordinary words."""
 
-# Prefixes are those the issuers document (OpenAI, Anthropic, Google, Groq, xAI, GitHub, GitLab, Slack, AWS, Hugging
-# Face, npm, PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from
-# outside, and a pattern that backtracks holds the interpreter, so that no key press is handled. For a JSON Web Token
-# the pattern finds only `eyJ`; `_redact_shapes` checks the rest. One pattern would scan to the end from each `eyJ` of
-# `-eyJ-eyJ-…`, which is quadratic.
-_SHAPES = lazy_pattern(
+# The issuers document these prefixes for scanners: OpenAI, Anthropic, Google, Groq, xAI, GitHub, GitLab, Slack, AWS,
+# Hugging Face, npm, PyPI, Stripe and SendGrid. Every pattern here is linear: the text is untrusted, and a pattern that
+# backtracks would freeze the app. For a JSON Web Token the pattern matches only `eyJ`; `_redact_formats` checks what
+# follows. One pattern would scan to the end from each `eyJ` of `-eyJ-eyJ-…`, which is quadratic.
+_FORMATS = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
     r"|\bAIza[A-Za-z0-9_-]{30,}|\bgsk_[A-Za-z0-9]{20,}|\bxai-[A-Za-z0-9]{20,}"
@@ -33,14 +32,14 @@ _SHAPES = lazy_pattern(
     r"|(?P<token>\beyJ)",
     re.ASCII,  # a key directly after a Chinese character also starts at a word boundary
 )
-_SHAPE_PARTS = (
+_FORMAT_PARTS = (
     ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gsk_", "hf_", "npm_", "k_live_")),
     ("-", ("sk-", "glpat-", "xai-", "xox", "pypi-", "-----BEGIN")),
     ("A", ("AIza", "AKIA", "ASIA")),
     ("J", ("eyJ",)),
     ("S", ("SG.",)),
 )
-"""Each match of `_SHAPES` contains one of these parts. Searching for the single character first is ten times faster."""
+"""Each match of `_FORMATS` contains one of these parts. Searching for the character first is ten times faster."""
 _NAME_PARTS = ("authorization", "x-api-key", "x-goog-api-key", "bearer")
 """Each match of `_NAMED` contains one of these parts, ignoring case."""
 _TOKEN = lazy_pattern(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
@@ -72,10 +71,9 @@ _MAX_PARTIAL_CHARS = 2_000
 _MAX_NAME_CHARS = 40
 """The maximum length of a name before a secret, such as `x-goog-api-key: `."""
 _MIN_PARTIAL_CHARS = 4
-"""The minimum number of characters of a given value to hold back.
+"""The minimum number of characters of a secret value that the caller must hold back.
 
-With fewer, ordinary words would be held back too, because many end in the first letters of some secret; so few reveal
-nothing.
+Fewer characters reveal nothing, and many ordinary words end with the first letters of a secret.
 """
 
 
@@ -104,13 +102,13 @@ class Redactor:
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def redact(self, text: str) -> str:
-        """Return `text` without secrets; applying it twice changes nothing more."""
-        # Each expression is searched only if a fixed part of it occurs: that check is a hundred times cheaper, and
+        """Return `text` with every secret replaced. A second call changes nothing."""
+        # Each pattern is searched only if a fixed part of it occurs: that check is a hundred times cheaper, and
         # streamed text is redacted several times a second.
         if self._exact is not None and any(value in text for value in self._values):
             text = self._exact.sub(REDACTED, text)
-        if any(char in text and any(part in text for part in parts) for char, parts in _SHAPE_PARTS):
-            text = _redact_shapes(text)
+        if any(char in text and any(part in text for part in parts) for char, parts in _FORMAT_PARTS):
+            text = _redact_formats(text)
         folded = text.casefold()
         if any(part in folded for part in _NAME_PARTS):
             text = _NAMED.sub(rf"\g<name>{REDACTED}", text)
@@ -119,10 +117,10 @@ class Redactor:
         return text
 
     def partial_secret_length(self, text: str) -> int:
-        """Return the length of the end of `text` that may be the start of a secret, except a private key.
+        """Return how many characters at the end of `text` may be the start of a secret, except a private key.
 
-        The caller keeps a private key whole; see `sessions.partial`. If text is written while it arrives, hold this
-        part back, so that no part of a secret is written.
+        A caller that writes text while it arrives must hold these characters back, and keep a private key whole; see
+        `sessions.partial`.
         """
         if text[-1:].isspace() and not self._has_blanks:
             return 0
@@ -154,13 +152,12 @@ def is_secret(text: str) -> bool:
     return _REDACTED_ALONE.fullmatch(Redactor().redact(word)) is not None
 
 
-def _redact_shapes(text: str) -> str:
+def _redact_formats(text: str) -> str:
     """Return `text` without keys that are recognized by their format."""
     redacted: list[str] = []
-    # The position up to which the text was copied to `redacted`, the one up to which it was searched, and the one
-    # before which no web token starts.
+    # `copied` and `searched` are the ends of the copied and of the searched text. No token starts before `excluded`.
     copied = searched = excluded = 0
-    while (match := _SHAPES.search(text, searched)) is not None:
+    while (match := _FORMATS.search(text, searched)) is not None:
         end = match.end()
         if match["token"] is not None:
             searched = match.start() + 1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import RuleConfig
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
-from qcode.safety.verdict import Verdict
+from qcode.safety.verdict import Decision, Verdict
 from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -79,7 +79,7 @@ class Rule:
         if not path.startswith(f"{base.rstrip('/')}/"):
             return False
         below = path[len(base.rstrip("/")) + 1 :]
-        return _is_covered(pattern, below) or (folds and _is_covered(_folded(pattern), _folded(below)))
+        return _matches_pattern(pattern, below) or (folds and _matches_pattern(_folded(pattern), _folded(below)))
 
     def matches_name(self, name: str) -> bool:
         """Return whether a fetch rule covers a host, or an mcp rule a `server/tool`."""
@@ -172,7 +172,7 @@ def _check_body(text: str, kind: str, body: str, position: int) -> None:
         if ".." in body.split("/"):
             raise _invalid_rule(text, position + body.index(".."), "a pattern cannot contain '..'")
         try:
-            _is_covered(body, "x")
+            _matches_pattern(body, "x")
         except ValueError:
             raise _invalid_rule(text, position, "the pattern is not valid") from None
 
@@ -199,7 +199,7 @@ def _matches_word(rule_word: Word, word: Word, *, folds: bool) -> bool:
     return re.fullmatch(pattern, actual, re.DOTALL) is not None
 
 
-def _is_covered(pattern: str, path: str) -> bool:
+def _matches_pattern(pattern: str, path: str) -> bool:
     """Return whether a gitignore pattern matches a path relative to the root of the pattern."""
     return _path_matcher(pattern).match_file(path)
 
@@ -211,7 +211,7 @@ def _path_matcher(pattern: str) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines([pattern])
 
 
-_WRAPPING = frozenset(
+_WRAPPERS = frozenset(
     {
         "timeout", "nice", "nohup", "time", "sudo", "doas", "env", "xargs", "command", "builtin", "exec", "eval",
         "bash", "sh", "dash", "zsh", "find", "setsid", "stdbuf", "ionice", "fd", "fdfind", "ksh", "fish", "busybox",
@@ -233,8 +233,8 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     A wildcard never matches an option that writes a file or runs a program: `shell(git log *)` does not cover
     `git log --output=x`. The rule must contain such an option: `shell(git log --output=x *)`. For a program in the
     table of programs, a wildcard matches read-only uses only: `shell(uniq *)` does not cover `uniq in out`. This does
-    not apply to a rule that contains an option that does more, such as `shell(git branch -D *)`. Nor does a wildcard
-    match a host with letters that are not ASCII, which may look like those of another host.
+    not apply to a rule that contains an option that does more, such as `shell(git branch -D *)`. A wildcard never
+    matches a host with non-ASCII letters, because it may look like another host.
     """
     from qcode.safety.shell.characters import foreign_host
     from qcode.safety.shell.judge import is_table_command, row_of
@@ -285,17 +285,17 @@ def is_rule(text: str) -> bool:
 def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
     """Return whether a rule covers a target.
 
-    An allow rule covers one port (the default if it names no port), a rule that restricts covers the whole host.
+    An allow rule covers one port (the default port if it names none); a rule that restricts covers the whole host.
     """
     names = (*target.names, target.host) if restricts else target.names
     return any(rule.matches_name(name) for name in names)
 
 
-def verdict_of_rule(rule: Rule, verdict: str) -> Verdict:
+def verdict_of_rule(rule: Rule, decision: Decision) -> Verdict:
     """Return the verdict of a rule."""
-    if verdict == "deny":
+    if decision == "deny":
         return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
-    if verdict == "ask":
+    if decision == "ask":
         return Verdict("ask", f"the rule {rule.text} asks for it", rule.text)
     return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
 
@@ -307,7 +307,7 @@ def restricts(rule: Rule, part: SimpleCommand) -> bool:
         return True
     if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
         return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
-    return words[0].text in _WRAPPING and contains_rule_words(" ".join(word.text for word in words), rule)
+    return words[0].text in _WRAPPERS and contains_rule_words(" ".join(word.text for word in words), rule)
 
 
 def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -424,18 +424,20 @@ _PATHS_ONLY = frozenset({"touch", "mkdir", "rmdir", "cp", "mv"})
 """Programs whose second word is a path, never a command such as `npm x`."""
 _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
 """Programs whose `run` starts any program, such as `uv run x`."""
-# Programs whose first argument is a command: a rule such as `shell(git *)` would cover all of them.
-_MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
+# Programs whose first argument is a subcommand: a rule such as `shell(git *)` would cover all subcommands.
+_PROGRAMS_WITH_SUBCOMMANDS = frozenset(
+    {"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"}
+)
 
 
 def propose_shell(command: SimpleCommand) -> str:
-    """Return the rule that allows exactly this command again, empty if there is no safe one."""
+    """Return the rule that allows exactly this command, empty if there is no safe one."""
     words = [word.text for word in command.words]
     name = words[0]
-    if _why_never(words):
+    if _reason_not_to_propose(words):
         return ""
-    is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
-    if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
+    has_special_words = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
+    if has_special_words or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
     return f"shell({' '.join(map(_quoted, words))})"
 
@@ -492,15 +494,15 @@ def why_not_allow(rule: Rule) -> str:
     if rule.kind != "shell":
         return ""
     words = [word.text for word in rule.words]
-    why = _why_never(words)
+    why = _reason_not_to_propose(words)
     if why or len(words) < 2 or not rule.words[1].has_glob:
         return why
-    if words[0] in _MANY_IN_ONE or words[0] in _RUNNERS:
+    if words[0] in _PROGRAMS_WITH_SUBCOMMANDS or words[0] in _RUNNERS:
         return f"it would cover every {words[0]} command, including those that run programs or use the network"
     return ""
 
 
-def _why_never(words: list[str]) -> str:
+def _reason_not_to_propose(words: list[str]) -> str:
     """Return why no rule is offered for a command of these words, empty if one may be offered."""
     name = words[0].rsplit("/", 1)[-1]
     if name in _NEVER_PROPOSED or name.startswith(("python", "pypy", "ruby", "perl", "lua", "php")):

@@ -88,7 +88,10 @@ NOT_READ_ONLY = "may do more than read"
 
 
 def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
-    """Return different reasons in one line: the first ones, a generic one and a `circumstance`. Others are counted."""
+    """Return the distinct reasons in one line, followed by `circumstance`.
+
+    The first `MAX_REASONS` reasons and generic ones are named; the others are counted: `and 2 more`.
+    """
     different = _merged(dict.fromkeys(reasons))
     unnamed = [reason for reason in different if not reason.endswith(NOT_READ_ONLY)][MAX_REASONS:]
     named = [reason for reason in different if reason not in unnamed]
@@ -96,15 +99,15 @@ def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
     return "; ".join((*named, *others, *([circumstance] if circumstance else [])))
 
 
-def omitted_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Return all different reasons with all their names, if `joined_reasons` leaves out some; otherwise nothing."""
+def complete_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Return all distinct reasons with all their names if `joined_reasons` leaves out some, otherwise nothing."""
     whole = _merged(dict.fromkeys(reasons), max_names=len(reasons))
     is_whole = "; ".join(whole) == joined_reasons(reasons)
     return () if is_whole else tuple(whole)
 
 
 def _merged(reasons: Iterable[str], max_names: int = MAX_NAMES) -> list[str]:
-    """Return the reasons, with one for all programs or files that ask for the same reason.
+    """Return the reasons; reasons that differ only in the name of a program or file become one.
 
     For example, `it reads a.env: R` and `it reads b.env: R` become `it reads a.env and b.env: R`, and generic reasons
     become `make and mv may do more than read`.
@@ -141,5 +144,5 @@ def output_reason(name: str, verdict: Verdict) -> str:
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
-    """Return the strictest verdict. If several are equally strict, return the most confined, otherwise the first."""
+    """Return the strictest verdict: among equally strict ones the most confined, then the first."""
     return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))

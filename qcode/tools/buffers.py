@@ -1,8 +1,7 @@
 """Unsaved texts of an editor. For a file with unsaved changes, the model reads and edits the text in the editor.
 
-A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file still holds a
-stale text: an earlier content of the file, or the text that the editor had when the file changed. In that case the file
-is used.
+A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file still has a
+stale text: an earlier content of the file, or the text in the editor when the file changed. Then qcode uses the file.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from qcode.tools import text_file
 from qcode.tools.disk import LoadedFile, Snapshot
 
 MAX_BUFFER_BYTES = 4 * 1024 * 1024
-"""The maximum size in bytes of a file, and of its text in the editor, for the text in the editor to be used."""
+"""The maximum size of a file and of its text in the editor. Above it, qcode uses the file."""
 _MAX_FILES = 1_000
-"""The number of files whose states are remembered."""
+"""The maximum number of files with a recorded state."""
 _MAX_TEXTS = 32
-"""The number of stale texts remembered for one file."""
+"""The maximum number of recorded stale texts of one file."""
 
 
 class BufferSource(Protocol):
@@ -39,11 +38,11 @@ class BufferSource(Protocol):
 
 
 class _BufferState:
-    """The known states of a file and its buffer."""
+    """The last state of a file on disk, and the stale texts of its buffer."""
 
     def __init__(self) -> None:
         self.file_digest = b""
-        """The digest of the last known bytes of the file, empty before the file was first read or written."""
+        """The digest of the file when qcode last read or wrote it, empty before that."""
         self.stale: deque[bytes] = deque(maxlen=_MAX_TEXTS)
         """The digests of texts that are not newer than the file."""
 

@@ -1,8 +1,8 @@
 """The tools that only communicate with the user: `ask_person`, `exit_plan_mode` and `todo`.
 
-`ask_person` asks a question with answers to choose from. `exit_plan_mode` proposes a plan; only the user can end plan
-mode. Other assistants have a tool of this name, so models know it. `todo` keeps the model's to-do list: every call
-sends the whole list, and `todo_items` parses it.
+`ask_person` asks a question, with answers to choose from. `exit_plan_mode` proposes a plan; only the user can end plan
+mode. Models know the name `exit_plan_mode` from other assistants. `todo` keeps the model's to-do list: every call sends
+the whole list, and `todo_items` parses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_CHOICES = 8
-_MAX_LINE = 200
+_MAX_HEADING_CHARS = 200
 
 
 class AskUser:
@@ -76,8 +76,8 @@ class AskUser:
         except Refused as refused:
             return Preview("A question", "", str(refused))
         first_line, _, other_lines = question.partition("\n")
-        if len(first_line) > _MAX_LINE:
-            # `this` stands for the question in the heading; the whole question is below it.
+        if len(first_line) > _MAX_HEADING_CHARS:
+            # In the heading, "this" replaces the question, which is below in full.
             first_line, other_lines = "this", question
         return Preview(visible(first_line), visible_rows(other_lines.strip()), choices=choices)
 
@@ -90,9 +90,9 @@ EXIT_PLAN_MODE = "exit_plan_mode"
 
 
 class ExitPlanMode:
-    """The `exit_plan_mode` tool, which proposes a plan.
+    """The `exit_plan_mode` tool, which proposes a plan. The user's answer is the result.
 
-    It is offered only in plan mode, if a user can answer. The answer is the result.
+    The model gets this tool only in plan mode, and only if a user can answer.
     """
 
     spec = ToolSpec(

@@ -26,6 +26,7 @@ _CHUNK = 1024 * 1024
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 NewFile: TypeAlias = "tuple[bytes, int] | None"
 """The content and the permission bits of a file to create."""
+# Errors of link(2) if the file system does not support hard links.
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
@@ -247,6 +248,7 @@ def _unnamed_file(folder: int) -> Iterator[int]:
 
 
 def _link_unnamed(descriptor: int, folder: int, name: str, old: LoadedFile | None, label: str) -> None:
+    """Give the unnamed file its name, which replaces `old`. Raise `Refused` if a new name exists already."""
     temporary = name if old is None else _temporary(name)
     try:
         os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
@@ -342,7 +344,7 @@ def _check_unchanged(folder: int, name: str, old: LoadedFile | None, label: str)
 
 
 def _link_new(folder: int, temporary: str, name: str, label: str) -> None:
-    """Rename a new file to `name` without replacing a file that was created meanwhile."""
+    """Rename a new file to `name`. Raise `Refused` if another program has created a file of this name meanwhile."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:

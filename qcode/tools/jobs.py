@@ -1,7 +1,7 @@
 """Background commands of a session. The `shell` tool starts them, the `jobs` tool lists, reads and stops them.
 
-They end with the session. All output is stored in a private file, unread output also in memory; both are limited in
-size. Both tools are in `shell`. `ToolRunContext` contains a `Jobs`, so this module does not import `tool`.
+Jobs end with the session. A private file stores all output of a job, and memory the unread output; both are limited in
+size. The two tools are in `shell`. `ToolRunContext` contains a `Jobs`, so this module does not import `tool`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from qcode.values import dataclass
 
 MAX_JOBS = 10
 MAX_JOB_S = 24 * 3_600.0
+"""The time limit of a job."""
 
 
 @dataclass(slots=True)
@@ -195,7 +196,10 @@ class Jobs:
         return job
 
     def _watch(self, job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> Job:
-        """Wait for the program of a job in a task, and tell the watcher of its start and end."""
+        """Start a task that waits for the program of a job, and report the start and the end of the job.
+
+        `begin` starts the program, or returns the task of a running one.
+        """
         job.task = asyncio.ensure_future(_follow(job, begin))
         job.task.add_done_callback(lambda _: self._end(job))
         self._report(job)
@@ -240,7 +244,7 @@ class Jobs:
             await asyncio.wait([job.task])
 
     def end_all(self) -> None:
-        """Cancel every job; they end while the event loop still runs."""
+        """Cancel every job. The programs end only if the event loop still runs afterwards."""
         for job in self.all:
             if job.task is not None:
                 job.task.cancel()

@@ -18,15 +18,17 @@ MAX_STORED_BYTES = 50 * 1024 * 1024
 """The maximum size of the output file."""
 
 OMISSION = lazy_pattern(r"\[\.\.\. (?:(?P<lines>[\d,]+) lines?, )?(?P<chars>[\d,]+) characters omitted\b.* \.\.\.\]")
-"""The line in a shortened text that says how much was left out. Only a text for the user counts the lines, too."""
+"""Matches the line that replaces the omitted middle of a text. Only in a text for the user it also counts lines."""
 
-_MAX_LIVE = 15_900
-"""The maximum number of characters of live output sent at once. If there are more, only the latest are shown, below
-a line that counts the others."""
+_MAX_LIVE_CHARS = 15_900
+"""The maximum number of characters of live output sent at once.
+
+If there are more, only the latest are sent, after a line that counts the others.
+"""
 
 
 class OutputCollector:
-    """A collector of output bytes. It calls `folder` only if there are more than `limit` characters.
+    """A collector of output bytes. It calls `folder` and writes a file only for more than `limit` characters.
 
     `is_redrawn`: the output is that of a command, so the model gets only the last state of lines such as a progress
     bar. The user's text and the file keep every state.
@@ -48,7 +50,7 @@ class OutputCollector:
         self._path: Path | None = None
         self._unstored: list[bytes] = []
 
-    def feed(self, data: bytes, *, is_last: bool = False) -> str:
+    def add(self, data: bytes, *, is_last: bool = False) -> str:
         """Add output and return it as text; an incomplete character at its end is held back."""
         text = self._decoder.decode(data, final=is_last)
         self._store(data)
@@ -76,8 +78,8 @@ class OutputCollector:
         return collected, incomplete
 
     def close(self) -> str:
-        """Close the file and return the text for the model. It reports omitted text, and names the file."""
-        self.feed(b"", is_last=True)
+        """Close the file and return the text for the model, which counts omitted characters and names the file."""
+        self.add(b"", is_last=True)
         if self._stream is not None:
             self._redrawn.add(self._stream.end())
         if self._file is not None:
@@ -86,7 +88,7 @@ class OutputCollector:
         return self._redrawn.text(self._hint, counts_lines=False)
 
     def text_for_user(self) -> str:
-        """Return the text for the user, which also counts the lines that were left out. Call it after `close`."""
+        """Return the text for the user, which also counts the omitted lines. Call it after `close`."""
         return self._raw.text(self._hint, counts_lines=True)
 
     @property
@@ -160,7 +162,7 @@ class _Excerpt:
 
 
 class LiveOutput:
-    """A relay of text in chunks of limited size that state their omissions; the caller decides when to `flush`."""
+    """A relay of text in chunks of limited size, which count omitted text. The caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output
@@ -169,7 +171,7 @@ class LiveOutput:
 
     def add(self, text: str) -> None:
         self._pending_text += text
-        excess = len(self._pending_text) - _MAX_LIVE
+        excess = len(self._pending_text) - _MAX_LIVE_CHARS
         if excess > 0:
             self._dropped_chars += excess
             self._dropped_lines += self._pending_text.count("\n", 0, excess)
@@ -196,5 +198,5 @@ def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
     if len(text) <= limit:
         return text
     collector = OutputCollector(limit, folder)
-    collector.feed(text.encode("utf-8", "replace"))
+    collector.add(text.encode("utf-8", "replace"))
     return collector.close()

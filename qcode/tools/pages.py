@@ -11,7 +11,7 @@ import json
 import re
 import sys
 
-_LEFT_OUT = (
+_OMITTED_ELEMENTS = (
     "script",
     "style",
     "noscript",
@@ -40,7 +40,7 @@ def as_markdown(html: str, url: str) -> str:
 
     page = BeautifulSoup(html, "html.parser")
     title = page.title.get_text(" ", strip=True) if page.title else ""
-    for element in page(_LEFT_OUT):
+    for element in page(_OMITTED_ELEMENTS):
         element.decompose()
     body = page.find("main") or page.find("article") or page.body or page
     for link in body("a"):

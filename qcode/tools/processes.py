@@ -26,14 +26,14 @@ from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
 """The time between SIGTERM and SIGKILL."""
-_STEP_S = 0.01
+_POLL_INTERVAL_S = 0.01
 """The pause between two checks whether a process group has ended."""
 _OUTPUT_GRACE_S = 0.1
-"""The time for the output to end after the program has exited; other processes may hold it open."""
+"""The time for the output to end after the program has exited; another process may still have it open."""
 _EXIT_GRACE_S = 0.1
 """The time for the other processes of a group to exit after the program."""
 _LAST_OUTPUT_S = 1.0
-"""The time limit for the end of the output, and of a killed process."""
+"""The time limit for the last output, and for a killed process to exit."""
 _CHUNK_BYTES = 65_536
 
 
@@ -45,8 +45,8 @@ class ProcessExit:
     """Negative if a signal ended the program."""
     is_timed_out: bool = False
     """qcode ended the program at its time limit."""
-    had_leftovers: bool = False
-    """Processes that the program had started still ran, and qcode ended them."""
+    had_background_processes: bool = False
+    """Other processes of the program still ran after its exit, and qcode ended them."""
 
 
 class TimeLimit:
@@ -56,7 +56,7 @@ class TimeLimit:
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
 
-    def move(self, seconds: float) -> None:
+    def restart(self, seconds: float) -> None:
         """Let the program run for `seconds` from now."""
         self._seconds = seconds
         if self._timeout is not None and not self._timeout.expired():
@@ -89,11 +89,11 @@ async def start_program(
     errors: int = subprocess.STDOUT,
     source: int = subprocess.DEVNULL,
 ) -> Process:
-    """Start a program in a new session; `output`, `errors` and `source` are descriptors, by default without input.
+    """Start a program in a new session. `source`, `output` and `errors` are descriptors for stdin, stdout and stderr.
 
-    A separate thread starts the program, waits for it, and ends after it. `launch.restrict` restricts the thread, so it
-    applies to this program only. bwrap asks the kernel to kill it when the thread ends, which is never too early. Raise
-    `OSError` if the program cannot start; then nothing runs.
+    A separate thread starts the program and waits for it. `launch.restrict` restricts the thread, so it applies to this
+    program only. bwrap asks the kernel to kill the program when the thread ends, so the thread must end last. Raise
+    `OSError` if the program cannot start.
     """
     loop = asyncio.get_running_loop()
     started: asyncio.Future[int] = loop.create_future()
@@ -143,8 +143,8 @@ async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Futur
 class _CollectorPause:
     """A pause of the garbage collector, for several threads at once.
 
-    In a restricted thread, the collector would also run the finalizers of other objects under the restrictions: for
-    example, a temporary folder could not be removed.
+    In a restricted thread, the collector would also run finalizers of other objects under the restrictions. For
+    example, a finalizer could not remove its temporary folder.
     """
 
     def __init__(self) -> None:
@@ -213,7 +213,7 @@ def popen(
 
 
 def _make_uninheritable() -> None:
-    """Mark all descriptors above 2 as not inheritable, also the ones that were not opened by Python."""
+    """Mark all descriptors above 2 as not inheritable, also those that C code has opened."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # the names are numbers
         with contextlib.suppress(OSError):
             if int(name) > 2:
@@ -234,10 +234,10 @@ async def run_program(
     timeout_s: float | TimeLimit,
     source: int = subprocess.DEVNULL,
 ) -> ProcessExit:
-    """Run a program until it exits. Its output and errors are passed to `on_output`; `source` is its input, if any.
+    """Run a program until it exits. Pass its output and errors to `on_output`; `source` is a descriptor for its stdin.
 
-    When this returns or raises, the process group has ended and `launch.finish` was called; the lines of `finish` are
-    passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
+    When this returns or raises, the process group has ended and `launch.finish` was called. `on_output` then receives
+    the lines of `finish` in brackets. Raise `OSError` if the program cannot start.
     """
     launch = launch if isinstance(launch, Launch) else Launch(tuple(launch))
     read_end, write_end = os.pipe()
@@ -267,7 +267,7 @@ async def run_program(
 
 
 async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[bytes], None]) -> None:
-    """Run `finish` in a thread and report its lines. If cancelled meanwhile, still wait for its end."""
+    """Run `finish` in a thread and pass its lines to `on_output`. If cancelled, still wait for the thread."""
     task = asyncio.ensure_future(asyncio.to_thread(finish))
     try:
         await asyncio.shield(task)
@@ -287,23 +287,23 @@ async def _wait_for_exit(process: Process, is_drained: asyncio.Event, limit: Tim
     except TimeoutError:
         await end_program(process)
         return ProcessExit(await process.wait(), is_timed_out=True)
-    had_leftovers = False
+    had_background_processes = False
     try:
         async with asyncio.timeout(_OUTPUT_GRACE_S):
             await is_drained.wait()
     except TimeoutError:
-        had_leftovers = True
-    return ProcessExit(exit_code, had_leftovers=had_leftovers or await _still_runs(process.pid))
+        had_background_processes = True
+    return ProcessExit(exit_code, had_background_processes=had_background_processes or await _still_runs(process.pid))
 
 
 async def _still_runs(group: int) -> bool:
-    """Return whether a group still has members after a grace period, which lets bwrap's own processes exit."""
+    """Return whether a group still has members after a grace period, in which the processes of bwrap exit."""
     waited = 0.0
     while _has_members(group):
         if waited >= _EXIT_GRACE_S:
             return True
-        await asyncio.sleep(_STEP_S)
-        waited += _STEP_S
+        await asyncio.sleep(_POLL_INTERVAL_S)
+        waited += _POLL_INTERVAL_S
     return False
 
 
@@ -324,8 +324,8 @@ async def _end_group(group: int, grace_s: float) -> None:
         return
     waited = 0.0
     while waited < grace_s and _has_members(group):
-        await asyncio.sleep(_STEP_S)
-        waited += _STEP_S
+        await asyncio.sleep(_POLL_INTERVAL_S)
+        waited += _POLL_INTERVAL_S
     _signal(group, signal.SIGKILL)
 
 
@@ -339,7 +339,7 @@ def _signal(group: int, number: int) -> bool:
 
 
 def kill_descendants() -> None:
-    """Kill the child processes of this process with theirs, as far as `/proc` lists them, without waiting."""
+    """Kill all descendants of this process that `/proc` lists, without waiting for their exit."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -389,7 +389,10 @@ def _pass_output(
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
-    """Return the absolute path of a program in a system folder, or on PATH outside the workspace, or None."""
+    """Return the absolute path of a program on PATH or in a system folder; None if there is none.
+
+    Folders and programs in the workspace do not count, except system folders.
+    """
     system_folders = DEFAULT_PATH.split(":")
     for folder in (*command_environment(environment)["PATH"].split(":"), *system_folders):
         path = Path(folder) / name

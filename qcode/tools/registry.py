@@ -1,4 +1,4 @@
-"""The built-in tools in the order in which they are sent, and the selection for each model."""
+"""The built-in tools in the order in which qcode sends them, and the selection for each model."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _OPTIONAL_NAMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
 
 
 def offered(model: str) -> tuple[Tool, ...]:
-    """Return the tools for the model `model` or `provider/model`, always in the same order.
+    """Return the tools for a model, always in the same order. `model` is a name with or without its provider.
 
-    Every model gets only one way to edit a file, the one that it was trained on: patches or passages.
+    Every model gets only one way to edit a file, the one that it was trained on: patches, or passages to replace.
     """
     unwanted = "passage" if _PATCH_MODEL.search(model) else "patch"
     return tuple(tool for tool in BUILTIN if tool.spec.edit_format != unwanted)
 
 
 def specs(model: str = "") -> tuple[ToolSpec, ...]:
-    """Return the specs of the tools for a model, always in the same order, so that hosts can cache them."""
+    """Return the specs of the tools for a model, always in the same order, so that providers can cache them."""
     return tuple(tool.spec for tool in offered(model))
 
 
 def all_names() -> tuple[str, ...]:
-    """Return the names of all tools of qcode, including the tools that are offered only in some sessions."""
+    """Return the names of all tools of qcode, including those that exist only in some sessions."""
     return (*(tool.spec.name for tool in BUILTIN), *_OPTIONAL_NAMES)

@@ -1,8 +1,8 @@
-"""The `shell` tool, and the `jobs` tool for the commands that it leaves running.
+"""The `shell` tool, and the `jobs` tool for its background commands.
 
 `shell` runs one command in bash, limited in time and output, and ends all its processes. The call waits until the
-command ends, or until the user moves it to the background. `jobs` lists, reads and stops background commands, but no
-other processes. Read `jobs` and `processes` next.
+command ends, or until the user moves the command to the background. `jobs` lists, reads and stops background commands,
+but no other processes. Read `jobs` and `processes` next.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
 # Messages of programs that need a terminal or input, and of programs that a sandbox stops.
-_WANTS_TERMINAL = lazy_pattern(
+_NEEDS_TERMINAL = lazy_pattern(
     r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
     r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
     r"|there was a problem with the editor|requires? an interactive",
@@ -45,7 +45,7 @@ _STOPPED_BY_SANDBOX = lazy_pattern(
 )
 _MAX_MASKED_SHOWN = 5
 MIN_COLUMNS = 60
-"""The minimum value of COLUMNS: below it, `git diff --stat` omits most of each file name."""
+"""The minimum value of COLUMNS. With fewer columns, `git diff --stat` omits most of each file name."""
 # Without COLUMNS, `ps` prints whole rows into a pipe; with it, `ps aux | grep NAME` finds nothing beyond the width.
 _CUTS_ROWS = lazy_pattern(r"(?<![\w.-])ps(?![\w.-])")
 _NO_TERMINAL = (
@@ -128,7 +128,10 @@ class Shell:
 
 
 def _width_settings(command: str, columns: int | None) -> dict[str, str]:
-    """Return the variable that tells a command the width of its output, without LINES: no output has a height."""
+    """Return the variable with the width of the output, empty if the command must not have it.
+
+    LINES is not set, because the output has no height.
+    """
     if columns is None or _CUTS_ROWS.search(command):
         return {}
     return {"COLUMNS": str(max(MIN_COLUMNS, columns))}
@@ -183,7 +186,7 @@ async def _run_and_wait(
     context: ToolRunContext,
 ) -> ToolOutcome:
     try:
-        result = await wait_for(
+        result = await run_command(
             launch,
             command,
             timeout_s,
@@ -211,39 +214,43 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _outcome(
-    result: WaitResult, ended: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
+    result: CommandResult, process_exit: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
 ) -> ToolOutcome:
     text = result.text
     notes = list(_note_on_masked(text, masked))
-    if ended.had_leftovers:
+    if process_exit.had_background_processes:
         notes.append("[background processes that the command left running were killed]")
-    if ended.is_timed_out:
+    if process_exit.is_timed_out:
         summary = f"timed out after {timeout_s:g} s"
         notes.append(f"[timed out: the command and all its processes were killed after {timeout_s:g} s]")
-    elif ended.exit_code < 0:
-        summary = exit_text(ended.exit_code)
+    elif process_exit.exit_code < 0:
+        summary = exit_text(process_exit.exit_code)
         notes.append(f"[{summary}]")
     else:
-        summary = f"exit {ended.exit_code}"
-        notes.append(f"[{exit_text(ended.exit_code)}]")
-    if (ended.is_timed_out or ended.exit_code != 0) and _WANTS_TERMINAL.search(text):
+        summary = f"exit {process_exit.exit_code}"
+        notes.append(f"[{exit_text(process_exit.exit_code)}]")
+    if (process_exit.is_timed_out or process_exit.exit_code != 0) and _NEEDS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
-    if confinement and ended.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
+    if confinement and process_exit.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
         hint = "If the sandbox blocked it, call shell again with unconfined: true"
         notes.append(f"[the command ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
-    is_error = ended.is_timed_out or ended.exit_code != 0
+    is_error = process_exit.is_timed_out or process_exit.exit_code != 0
     return ToolOutcome(
-        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=result.shown, exit_code=ended.exit_code
+        "\n".join([body, *notes]),
+        is_error=is_error,
+        summary=summary,
+        shown=result.shown,
+        exit_code=process_exit.exit_code,
     )
 
 
-_LIVE_EVERY_S = 0.05
+_FLUSH_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class WaitResult:
-    """The result of waiting."""
+class CommandResult:
+    """The result of a command that ended or moved to the background."""
 
     text: str
     """The output for the model."""
@@ -254,7 +261,7 @@ class WaitResult:
     job: Job | None = None
 
 
-async def wait_for(
+async def run_command(
     launch: Launch,
     command: str,
     timeout_s: float,
@@ -263,10 +270,11 @@ async def wait_for(
     environment: Mapping[str, str],
     scratch: Path,
     context: ToolRunContext,
-) -> WaitResult:
-    """Run a command and wait for it. Cancelling ends it and all its processes. Raise `OSError` if it cannot start.
+) -> CommandResult:
+    """Run a command until it ends or moves to the background. Raise `OSError` if it cannot start.
 
-    A command that moves to the background gets the time limit of a job, and all its output is in the job's file.
+    A command that moves to the background gets the time limit of a job, and the job's file contains all its output.
+    Cancelling ends the command and all its processes.
     """
     collector = OutputCollector(context.max_output_chars, lambda: scratch, is_redrawn=True)
     live = LiveOutput(context.output)
@@ -274,7 +282,7 @@ async def wait_for(
 
     def on_output(data: bytes) -> None:
         if job is None:
-            live.add(collector.feed(data))
+            live.add(collector.add(data))
         else:
             job.add_output(data)
 
@@ -287,7 +295,7 @@ async def wait_for(
     flush_task = asyncio.ensure_future(_flush_regularly(live))
     try:
         if not await _has_ended(program, context) and context.jobs is not None:
-            limit.move(MAX_JOB_S)
+            limit.restart(MAX_JOB_S)
             job = context.jobs.adopt(
                 command,
                 program,
@@ -296,8 +304,8 @@ async def wait_for(
                 scratch=scratch,
                 limit=context.max_output_chars,
             )
-            return WaitResult(collector.close(), collector.text_for_user(), job=job)
-        return WaitResult(collector.close(), collector.text_for_user(), exit=program.result())
+            return CommandResult(collector.close(), collector.text_for_user(), job=job)
+        return CommandResult(collector.close(), collector.text_for_user(), exit=program.result())
     finally:
         flush_task.cancel()
         collector.close()
@@ -332,7 +340,7 @@ async def _background_requested(context: ToolRunContext) -> None:
 
 async def _flush_regularly(live: LiveOutput) -> None:
     while True:
-        await asyncio.sleep(_LIVE_EVERY_S)
+        await asyncio.sleep(_FLUSH_INTERVAL_S)
         live.flush()
 
 

@@ -1,7 +1,7 @@
 """The conversion of a text file to plain text for the model, and back to bytes without unwanted changes. Pure.
 
-The byte order mark, the encoding (UTF-8, or UTF-16 with a mark), the ending of each line and a missing newline at the
-end are kept. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
+The conversion keeps the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), the ending of each line and a
+missing newline at the end. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Document:
 
 
 class BinaryFile(Refused):
-    """A file holds no text in any encoding."""
+    """The file contains no text in any encoding."""
 
 
 def decode(data: bytes, label: str) -> Document:

@@ -27,14 +27,14 @@ def _unconfined(argv: Sequence[str]) -> Launch:
 
 @dataclass(frozen=True, slots=True)
 class ToolRunContext:
-    """The context of a run."""
+    """The context in which a tool runs: limits, and access to the session and the front end."""
 
     output: Callable[[str], None]
-    """Receives live output; called on the event loop."""
+    """Receives live output. It is called on the event loop."""
     shell_timeout_s: float = 120.0
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
-    """The variables from which tools pass the harmless ones to programs, None for those of this process."""
+    """The environment variables; None for those of this process. Tools pass only harmless ones to programs."""
     columns: int | None = None
     """The width in cells at which the user sees the output of a command, None if it is unknown."""
     jobs: Jobs | None = None
@@ -48,7 +48,7 @@ class ToolRunContext:
     shell_settings: Callable[[str], Mapping[str, str]] | None = None
     """Returns extra environment variables for a command."""
     sandbox: Callable[[], SandboxUse] = lambda: ""
-    """Returns where a command runs; the first call may run a few short processes."""
+    """Returns the kind of sandbox in which commands run. The first call may run a few short processes."""
     masked_names: Callable[[], frozenset[str]] = frozenset
     """Returns the names of files that appear empty in the sandbox."""
     transcript: Callable[[], Sequence[Message]] = tuple
@@ -122,7 +122,7 @@ async def run_blocking_tool(work: Callable[[], ToolOutcome], stop: Callable[[], 
 async def run_blocking(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
-    So the work never continues after its call was reported as cancelled.
+    So the work never continues after the call has ended as cancelled.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -1,8 +1,8 @@
 """The `fetch` tool: one web page as text, from hosts that the rules allow.
 
-A host name is resolved once, all its addresses must be allowed, and the connection is made to one of them. So a later
-DNS answer has no effect. No cookie, key or other data of the user is sent. HTML is converted to Markdown in a separate
-process (`pages`), because a host can send a page that takes forever to convert.
+A host name is resolved once, all its addresses must be allowed, and qcode connects to one of them. So a later answer of
+DNS has no effect. Requests contain no cookie, key or other data of the user. A separate process (`pages`) converts HTML
+to Markdown, because a host can send a page that takes forever to convert.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RequestTarget:
 
 
 class Gate(Protocol):
-    """The rules for addresses, also of redirects. A protocol, because `tools` may not import `safety`."""
+    """The rules for URLs and addresses, also of redirects. A protocol, because `tools` may not import `safety`."""
 
     def target(self, url: str) -> RequestTarget | str:
         """Return the target of `url`, or the reason why it is never fetched."""
@@ -117,9 +117,9 @@ class Fetch:
         except TimeoutError:
             return failed(f"fetch: no complete response within {MAX_FETCH_S:g} s")
         collector = OutputCollector(context.max_output_chars, lambda: workspace.scratch)
-        collector.feed(text.encode("utf-8", "replace"))
+        collector.add(text.encode("utf-8", "replace"))
         body = collector.close()
-        head = f"{page.url}\n{page.status} {page.kind}".rstrip()
+        head = f"{page.url}\n{page.status} {page.media_type}".rstrip()
         is_error = page.status >= 400
         return ToolOutcome(
             f"{head}\n\n{body or '[nothing]'}", is_error=is_error, summary=f"{page.status}, {len(page.data):,} bytes"
@@ -136,7 +136,7 @@ class Fetch:
                     f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to "
                     "request approval."
                 )
-            page = await self.visit(url, target)
+            page = await self.send_request(url, target)
             if page.status not in _REDIRECTS or not page.location:
                 return page
             try:
@@ -145,7 +145,7 @@ class Fetch:
                 raise Refused(f"{url} redirects to an invalid address") from None
         raise Refused(f"more than {MAX_REDIRECTS} redirects")
 
-    async def visit(
+    async def send_request(
         self, url: str, target: RequestTarget, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> Page:
         """Send one request to `target`, a POST request if there is `content`. Raise `Refused` if it fails."""
@@ -202,7 +202,7 @@ class Page:
 
     url: str
     status: int
-    kind: str
+    media_type: str
     """The media type, such as `text/html`."""
     location: str
     """The target of a redirect, otherwise empty."""
@@ -218,20 +218,20 @@ class Page:
 
     def text(self, process: HelperProcess) -> str:
         """Return the page as text, HTML as Markdown. Raise `Refused` if it cannot be converted."""
-        return html_text(self.raw_text, self.url, process) if self.kind in _HTML else self.raw_text
+        return html_text(self.raw_text, self.url, process) if self.media_type in _HTML else self.raw_text
 
 
 async def _read(url: str, response: httpx2.Response) -> Page:
     """Read a response up to the size limit. A type other than text is refused before the body is read."""
     content_type = response.headers.get("content-type", "text/plain")
-    kind = content_type.partition(";")[0].strip().casefold()
+    media_type = content_type.partition(";")[0].strip().casefold()
     location = response.headers.get("location", "")
     match = _CHARSET.search(content_type)
     charset = match[1] if match else ""
     if response.status_code in _REDIRECTS and location:
-        return Page(url, response.status_code, kind, location, b"", charset)
-    if not _TEXT.fullmatch(kind):
-        raise Refused(f"{url} has the type {kind or 'unknown'}, which is not text")
+        return Page(url, response.status_code, media_type, location, b"", charset)
+    if not _TEXT.fullmatch(media_type):
+        raise Refused(f"{url} has the type {media_type or 'unknown'}, which is not text")
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
     if coding != "identity" and coding not in _CODINGS:
         raise Refused(f"{url} uses an unsupported compression ({coding})")
@@ -244,7 +244,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
                 raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
     except zlib.error:
         raise Refused(f"{url} has invalid compressed data") from None
-    return Page(url, response.status_code, kind, "", bytes(data), charset)
+    return Page(url, response.status_code, media_type, "", bytes(data), charset)
 
 
 def _decoded(data: bytes, charset: str) -> str:
@@ -259,7 +259,10 @@ def _addresses(name: str, port: int) -> list[str]:
 
 
 def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
-    """Return the proxy for a host as words for an error (empty: none), and a client that uses it. Raise `Refused`."""
+    """Return a note on the proxy for error messages, empty without a proxy, and a client that uses the proxy.
+
+    Raise `Refused` if the address of the proxy is invalid.
+    """
     from urllib.request import getproxies
 
     import httpx2

@@ -1,6 +1,6 @@
 """The `web_search` tool: queries a search service for which the user has a key, under the same rules as `fetch`.
 
-The results are titles, addresses and passages of web pages, marked as data and not instructions.
+The results are titles, addresses and passages of web pages. A heading states that they are data, not instructions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_RESULTS = 10
 _MAX_QUERY = 400
 _MAX_PASSAGE = 1_000
 _MAX_FIELD = 4_000
-"""The number of characters of a field that are converted to plain text."""
+"""The maximum number of characters of a field that are converted to plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class WebSearch:
         if service.is_post:
             headers["Content-Type"] = "application/json"
             content = json.dumps(fields).encode()
-            return await self._fetch.visit(service.url, target, headers=headers, content=content)
-        return await self._fetch.visit(f"{service.url}?{urlencode(fields)}", target, headers=headers)
+            return await self._fetch.send_request(service.url, target, headers=headers, content=content)
+        return await self._fetch.send_request(f"{service.url}?{urlencode(fields)}", target, headers=headers)
 
 
 def _results(service: SearchService, page: Page) -> list[JsonObject]:

@@ -49,7 +49,7 @@ def printable(name: str) -> str:
 
 
 class PathVerdict(Protocol):
-    """The verdict on a path: `allow`, `ask` or `deny`, and the reason. A protocol: `tools` may not import `safety`."""
+    """The verdict on a path: `allow`, `ask` or `deny`. A protocol, because `tools` may not import `safety`."""
 
     @property
     def verdict(self) -> str: ...
@@ -119,8 +119,8 @@ class FileChange:
 class Workspace:
     """The folders that tools may use: the root, added folders, and a private folder for long output.
 
-    `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
-    `scratch` is the private folder, which the model may only read; None: one is made on demand and `close` removes it.
+    `judge` returns a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
+    `scratch` is the private folder, which the model may only read. By default one is created on demand.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Workspace:
         self.use_folders(added_dirs)
         self.recorder = UNRECORDED
         self.wants_file_texts = False
-        """Previews and results of changes contain the whole texts of the files."""
+        """Whether previews and results of changes contain the whole texts of the files."""
         self.buffers: Buffers | None = None
         """The unsaved texts of an editor, None if there is no editor."""
         self._judge = judge
@@ -175,15 +175,15 @@ class Workspace:
         """Replace the added folders: tools may use these and the root."""
         self.added = tuple(Path(os.path.realpath(folder)) for folder in added)
 
-    def show_folder(self, folder: Path) -> None:
-        """Let the model read the files of a folder outside the workspace that the judge allows."""
+    def add_readable_folder(self, folder: Path) -> None:
+        """Let the model read a folder outside the workspace, as far as the judge allows its files."""
         if folder not in self._readable_folders and not self.contains(folder):
             self._readable_folders = (*self._readable_folders, folder)
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
-        """Resolve `path` and its links. Raise `Refused` if the path may not be used.
+        """Resolve `path` and its links. Raise `Refused` if the model may not use the path.
 
-        Outside the workspace nothing is written, and reading needs a verdict that allows it or the user's approval.
+        A path outside the workspace can only be read, if the verdict or the user allows it.
         """
         label = printable(path)
         if not path.strip():
@@ -208,8 +208,8 @@ class Workspace:
     def allow_targets(self, targets: frozenset[str] | None) -> Iterator[None]:
         """Within the context, allow access to `targets`, which the user approved, and to paths that the judge allows.
 
-        `targets` are real paths at the time of the approval, so a link that changed since then is not covered. None:
-        every path that the judge does not deny is allowed.
+        `targets` are real paths at the time of the approval, so they do not cover a link that changed since then. If
+        `targets` is None, every path is allowed that the judge does not deny.
         """
         token = _GRANTED.set(targets)
         try:
@@ -234,7 +234,7 @@ class Workspace:
             )
 
     def may_search(self, path: Path) -> bool:
-        """Return whether a search may show the content of `path`, although no call named it.
+        """Return whether a search may show the content of `path`, which no call names.
 
         The approval of a folder outside the workspace covers the files below it, except those that ask for another
         reason, such as `.env`.
@@ -300,7 +300,7 @@ class Workspace:
 
     def check_fresh(self, location: WorkspacePath, current: LoadedFile, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
-        if self._seen_files.knows(location.path):
+        if self._seen_files.contains(location.path):
             if message := self._seen_files.change_message(location.path, current, location.label):
                 raise Refused(message)
         elif is_required:
@@ -414,8 +414,8 @@ def _refuse_write(location: WorkspacePath, label: str, path: str) -> None:
         raise Refused(f"{label} is inside .git, where only git writes")
 
 
-_MAX_KEPT_FILE_BYTES = 512 * 1024
-MAX_KEPT_BYTES = 16 * 1024 * 1024
+_MAX_KEPT_FILE_BYTES = 512 * 1024  # of one file whose text is kept to show differences
+MAX_KEPT_BYTES = 16 * 1024 * 1024  # of all kept texts, compressed
 _MAX_DIFF_LINES = 40
 
 
@@ -429,13 +429,13 @@ class _SeenFile:
 
 
 class SeenFiles:
-    """The state of each file when the model last read or wrote it. The latest texts are kept to show differences."""
+    """The state of each file when the model last read or wrote it, and the latest texts, to show differences."""
 
     def __init__(self) -> None:
         self._files: dict[Path, _SeenFile] = {}
         self._kept_bytes = 0
 
-    def knows(self, path: Path) -> bool:
+    def contains(self, path: Path) -> bool:
         return path in self._files
 
     def store(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
@@ -584,7 +584,7 @@ _FIXED_VARIABLES = {
 
 
 def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
+    """Return the environment of a shell command: the harmless variables of `environment`, with pagers turned off.
 
     PATH contains absolute folders only. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. Locales of
     other encodings become `C.UTF-8`, like the text of commands: in `ja_JP.SJIS`, bash reads `ă\\` as two letters.

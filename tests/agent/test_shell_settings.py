@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
-from qcode.safety.git_repository import overrides
+from qcode.safety.git_repository import override_variables
 from tests.safety.policies import policy_for
 
 
@@ -18,7 +18,7 @@ def test_only_read_commands_get_the_overrides(tmp_path: Path) -> None:
         (),
         Tools(),
         {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        shell_settings=lambda command: overrides() if policy.only_reads(command) else {},
+        shell_settings=lambda command: override_variables() if policy.only_reads(command) else {},
     )
 
     def run(command: str) -> str:

@@ -54,12 +54,12 @@ def test_hosted_search_of_another_host_needs_configuration() -> None:
 
 def test_hosted_search_is_not_offered_if_it_needs_approval(tmp_path: Path) -> None:
     policy = policy_for(tmp_path)
-    assert policy.lets_host_search
-    assert not replace(policy, is_trusted=False).lets_host_search
+    assert policy.allows_provider_search
+    assert not replace(policy, is_trusted=False).allows_provider_search
     for rules in (Rules.of(deny=["fetch"]), Rules.of(ask=["fetch(*)"])):
-        assert not replace(policy, rules=rules).lets_host_search
-        assert not policy.limited_by(replace(policy, rules=rules)).lets_host_search
-    assert replace(policy, rules=Rules.of(deny=["fetch(example.org)"])).lets_host_search
+        assert not replace(policy, rules=rules).allows_provider_search
+        assert not policy.limited_by(replace(policy, rules=rules)).allows_provider_search
+    assert replace(policy, rules=Rules.of(deny=["fetch(example.org)"])).allows_provider_search
 
 
 def test_search_service_without_a_key_is_reported_at_the_start() -> None:

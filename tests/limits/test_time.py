@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
-from qcode.safety.hidden_writes import may_write_protected
+from qcode.safety.hidden_writes import protected_write_reason
 from qcode.safety.paths import SessionFolders, judge_on
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
@@ -72,7 +72,7 @@ def notice_repetition(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
-    "protected names": lambda text: may_write_protected(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
+    "protected names": lambda text: protected_write_reason(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
     "path": lambda text: judge_on(SessionFolders(Path("/work"), home=Path("/home/u")), text, "read"),
     "redaction": redact,
     "edit": edit,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tree_sitter import Language, Parser
 
-from qcode.safety.shell.bounds import MAX_CHARACTERS, MAX_DEPTH, MAX_STRUCTURE, check_bounds
+from qcode.safety.shell.bounds import MAX_CHARACTERS, MAX_DEPTH, MAX_STRUCTURAL_CHARACTERS, check_bounds
 
 MAX_SECONDS = 0.05
 DATA = Path(__file__).parent / "data"
@@ -125,12 +125,12 @@ def test_common_command_is_within_the_limits() -> None:
     [
         ("a" * (MAX_CHARACTERS + 1), "longer than"),
         ("a" * MAX_CHARACTERS, ""),
-        ("a|" * (MAX_STRUCTURE + 1), "operators"),
-        ("a|" * MAX_STRUCTURE, ""),
-        ("a\n" * (MAX_STRUCTURE + 1), "lines"),
+        ("a|" * (MAX_STRUCTURAL_CHARACTERS + 1), "operators"),
+        ("a|" * MAX_STRUCTURAL_CHARACTERS, ""),
+        ("a\n" * (MAX_STRUCTURAL_CHARACTERS + 1), "lines"),
         ("(" * (MAX_DEPTH + 1), "brackets"),
         ("(" * MAX_DEPTH + ")" * MAX_DEPTH, ""),
-        ("()" * (MAX_STRUCTURE // 2), ""),
+        ("()" * (MAX_STRUCTURAL_CHARACTERS // 2), ""),
         (")" * (MAX_DEPTH + 1), "brackets"),
         ("", ""),
     ],

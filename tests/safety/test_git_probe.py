@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qcode.safety import git_repository, protected_paths
-from qcode.safety.git_repository import GitConfig
+from qcode.safety.git_repository import RepositoryProbe
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_refusal, secrets_refusal
@@ -45,8 +45,8 @@ def why_not(use: GitUse, repository: Repository) -> str:
     return repository_refusal(use, repository) or secrets_refusal(use, repository)
 
 
-def probe(root: Path, *outside: Path, **env: str) -> GitConfig:
-    return GitConfig(root, {"PATH": PATH, "HOME": str(root.parent), **env}, outside)
+def probe(root: Path, *outside: Path, **env: str) -> RepositoryProbe:
+    return RepositoryProbe(root, {"PATH": PATH, "HOME": str(root.parent), **env}, outside)
 
 
 @pytest.fixture
@@ -74,13 +74,13 @@ def commit(root: Path, *files: str, text: str = "text") -> None:
     git(root, "commit", "-q", "-m", "files")
 
 
-def secrets_of(found: GitConfig) -> tuple[str, ...]:
+def secrets_of(found: RepositoryProbe) -> tuple[str, ...]:
     tracked = found().find_tracked()
     assert isinstance(tracked, TrackedFiles)
     return tracked.secrets
 
 
-def reason(root: Path, command: str, found: GitConfig | None = None) -> str:
+def reason(root: Path, command: str, found: RepositoryProbe | None = None) -> str:
     """Return why a command may not run unasked in the repository, or nothing."""
     use = read_git(tuple(Word(word) for word in command.split()), (str(root),))
     if isinstance(use, str):
@@ -307,8 +307,8 @@ def test_probe_starts_nothing_but_git_and_writes_nothing(tmp_path: Path) -> None
     scratch = make_scratch(tmp_path)
     script = (
         "from pathlib import Path\n"
-        "from qcode.safety.git_repository import GitConfig\n"
-        f"found = GitConfig(Path({str(scratch.repo)!r}), {{'PATH': {PATH!r}, 'HOME': {str(scratch.home)!r}}})()\n"
+        "from qcode.safety.git_repository import RepositoryProbe\n"
+        f"found = RepositoryProbe(Path({str(scratch.repo)!r}), {{'PATH': {PATH!r}, 'HOME': {str(scratch.home)!r}}})()\n"
         "assert found.problem == '' and found.is_present\n"
         "assert found.find_tracked().secrets == ('deploy/.env',)\n"
         "assert found.find_history_secrets() == ('deploy/.env',), found.find_history_secrets()\n"
@@ -424,7 +424,7 @@ def test_change_that_keeps_size_and_time_of_the_configuration_is_seen(repo: Path
 
 
 def test_git_that_takes_no_settings_from_the_environment_asks(repo: Path, tmp_path: Path) -> None:
-    """Before git 2.31 the overrides would not hold."""
+    """Before git 2.31 git would ignore the overrides."""
     old = tmp_path / "old"
     old.mkdir()
     (old / "git").write_text('#!/bin/sh\nunset GIT_CONFIG_COUNT\nexec /usr/bin/git "$@"\n')

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.git_repository import GitConfig, overrides
-from qcode.safety.launcher import BashSyntax, Unavailable, run
+from qcode.safety.git_repository import RepositoryProbe, override_variables
+from qcode.safety.launcher import BashSyntax, ProgramUnavailable, run
 from tests.safety.policies import CLEAN, judge_shell, policy_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -32,8 +32,8 @@ def repo(tmp_path: Path) -> Path:
     return root
 
 
-def _look(root: Path, **env: str) -> GitConfig:
-    return GitConfig(root, {"PATH": PATH, "HOME": str(root.parent), **env})
+def _look(root: Path, **env: str) -> RepositoryProbe:
+    return RepositoryProbe(root, {"PATH": PATH, "HOME": str(root.parent), **env})
 
 
 @pytest.mark.parametrize("command", ["ls", "ls | wc", "cat <<'E'\n$x\nE", "if true; then ls; fi", "echo 'a\nb'"])
@@ -64,7 +64,7 @@ def test_bash_of_the_workspace_is_not_run_and_a_missing_bash_asks(tmp_path: Path
 
 
 def test_hanging_program_is_killed() -> None:
-    with pytest.raises(Unavailable, match="too long"):
+    with pytest.raises(ProgramUnavailable, match="too long"):
         run(("/bin/sleep", "60"), {"PATH": PATH}, 0.05)
 
 
@@ -133,7 +133,7 @@ def test_probe_result_is_cached_until_a_file_changes(repo: Path, tmp_path: Path)
     counter.mkdir()
     (counter / "git").write_text(f'#!/bin/sh\necho x >> {tmp_path}/count\nexec /usr/bin/git "$@"\n')
     (counter / "git").chmod(0o755)
-    look = GitConfig(repo, {"PATH": f"{counter}:{PATH}", "HOME": str(tmp_path)})
+    look = RepositoryProbe(repo, {"PATH": f"{counter}:{PATH}", "HOME": str(tmp_path)})
     look()
     once = (tmp_path / "count").read_text()
     for _ in range(5):
@@ -149,8 +149,8 @@ def test_probe_result_is_cached_until_a_file_changes(repo: Path, tmp_path: Path)
 def test_git_of_the_workspace_is_never_run(repo: Path) -> None:
     (repo / "git").write_text(f"#!/bin/sh\ntouch {repo}/mark\n")
     (repo / "git").chmod(0o755)
-    assert GitConfig(repo, {"PATH": str(repo), "HOME": "/"})().problem
-    assert GitConfig(repo, {"PATH": f"{repo}:{PATH}", "HOME": str(repo.parent)})().problem == ""
+    assert RepositoryProbe(repo, {"PATH": str(repo), "HOME": "/"})().problem
+    assert RepositoryProbe(repo, {"PATH": f"{repo}:{PATH}", "HOME": str(repo.parent)})().problem == ""
     assert not (repo / "mark").exists()
 
 
@@ -163,7 +163,7 @@ def test_overrides_apply_to_a_configuration_changed_after_the_probe(name: str, r
         (trap / hook).chmod(0o755)
     _git(repo, "config", name, str(trap if name == "core.hooksPath" else trap / "run"))
     os.utime(repo / "a.txt", (1, 1))
-    env = {"PATH": PATH, "HOME": str(repo.parent), **overrides()}
+    env = {"PATH": PATH, "HOME": str(repo.parent), **override_variables()}
     for command in (["status"], ["diff"], ["log", "-p"]):
         done = subprocess.run(["git", *command], cwd=repo, env=env, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from qcode.agent.context.attachments import MAX_IMAGE_BYTES
-from qcode.safety.launcher import Unavailable, find_program, run
+from qcode.safety.launcher import ProgramUnavailable, find_program, run
 from qcode.values import dataclass
 
 _TIMEOUT_S = 5.0
@@ -73,7 +73,7 @@ class _Programs:
         """Return the output of a program; empty if it fails, takes too long or prints too much."""
         try:
             code, output = run(argv, self._env, _TIMEOUT_S)
-        except Unavailable:
+        except ProgramUnavailable:
             return b""
         return output if code == 0 and len(output) <= 2 * MAX_IMAGE_BYTES else b""
 

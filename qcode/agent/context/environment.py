@@ -151,14 +151,14 @@ class _Git:
 
     def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")
-        from qcode.safety.git_repository import hardened
+        from qcode.safety.git_repository import hardened_environment
         from qcode.safety.launcher import find_program, safe_parts
 
         program = find_program("git", path, root)
         if program is None:
             raise _StateUnknown("no git outside the project was found")
         self._command = (program, "-C", str(folder or root))
-        self._env = hardened(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
+        self._env = hardened_environment(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
         self._deadline = time.monotonic() + timeout
 
     def check(self) -> None:
@@ -176,11 +176,11 @@ class _Git:
         return _count_entries(status.split(b"\0"))
 
     def run(self, *arguments: str) -> bytes:
-        from qcode.safety.launcher import Unavailable, run
+        from qcode.safety.launcher import ProgramUnavailable, run
 
         try:
             code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
-        except Unavailable as unavailable:
+        except ProgramUnavailable as unavailable:
             raise _StateUnknown(f"git {unavailable}") from None
         if code != 0:
             raise _StateUnknown("git could not tell the state of this repository")

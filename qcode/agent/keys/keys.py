@@ -194,14 +194,14 @@ class KeyCommands:
 
 def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> str:
     """Return the first line that a command prints; raise `ValueError` with the reason if it prints nothing."""
-    from qcode.safety.launcher import Unavailable, run
+    from qcode.safety.launcher import ProgramUnavailable, run
     from qcode.text.clean import one_line
     from qcode.text.numbers import exit_text
 
     errors: list[bytes] = []
     try:
         code, output = run(argv, env, COMMAND_TIMEOUT_S, cwd=str(folder) if folder.is_dir() else "/", errors=errors)
-    except Unavailable as error:
+    except ProgramUnavailable as error:
         if str(error) == "took too long":
             raise ValueError(f"it did not end within {COMMAND_TIMEOUT_S:g} s") from None
         raise ValueError(f"{argv[0]} {error}") from None

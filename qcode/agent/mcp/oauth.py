@@ -424,10 +424,10 @@ async def send_checked(
     if isinstance(target, str):
         raise Refused(f"{url} is refused: {target}")
     forwarded = {name: value for name, value in headers.items() if name.lower() not in ("host", "content-length")}
-    page = await Fetch(gate).visit(
+    page = await Fetch(gate).send_request(
         url, target, headers={**forwarded, "Accept": "application/json"}, content=content if method == "POST" else None
     )
-    response_headers = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
+    response_headers = {"content-type": page.media_type, **({"location": page.location} if page.location else {})}
     return httpx2.Response(
         page.status, headers=response_headers, content=page.data, request=httpx2.Request(method, url)
     )

@@ -106,7 +106,7 @@ class ModelClient:
 
     def tools(self, toolbox: Toolbox, policy: Policy) -> tuple[ToolSpec, ...]:
         """Return every tool that the model is offered, with hosted tools last."""
-        hosted = self._hosted_tools if policy.lets_host_search else ()
+        hosted = self._hosted_tools if policy.allows_provider_search else ()
         return (*toolbox.specs(self.model.name, self.known_model().window), *filter(toolbox.is_offered, hosted))
 
     def system(self, mode: ApprovalMode) -> str:

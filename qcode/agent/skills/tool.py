@@ -74,7 +74,7 @@ class SkillTool:
         """Return the text of a skill that precedes the task of a sub-agent; raise `Refused`."""
         skill = self._skills.find(name)
         text = self._skills.load(skill).text
-        workspace.show_folder(skill.folder)
+        workspace.add_readable_folder(skill.folder)
         return text
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
@@ -87,7 +87,7 @@ class SkillTool:
             loaded = await asyncio.to_thread(self._skills.load, skill, checked.text("arguments"))
         except Refused as refused:
             return failed(str(refused))
-        workspace.show_folder(skill.folder)
+        workspace.add_readable_folder(skill.folder)
         if is_loaded(loaded.text, context.transcript()):
             text = f"The skill {skill.handle} is already in this conversation, unchanged. Follow it without loading it."
             return ToolOutcome(text, summary="already loaded")

@@ -1,6 +1,7 @@
-"""The command line of bubblewrap for a confinement, with options as in bwrap(1). Reads file types, nothing else.
+"""The command line of bubblewrap for a confinement, with options as in bwrap(1).
 
-bwrap reads the whole list of mounts after each mount, so a mount costs about 0.15 ms, and more in a long list.
+This module reads only the types of files. bwrap reads the whole list of mounts after each mount, so a mount costs about
+0.15 ms, and more in a long list.
 """
 
 from __future__ import annotations
@@ -24,49 +25,50 @@ _DEVICE_LINKS = (
 )  # fmt: skip
 _FD = "{fd}"
 """Replaced in the command line by the number of the file descriptor with the seccomp filter."""
-# The capabilities that root keeps. With these alone, it cannot mount, trace, load modules or create device nodes.
-_KEPT_BY_ROOT = (
+# The capabilities that root keeps at the level `protect`. None allows mounts, tracing, kernel modules or device nodes.
+_ROOT_CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
     "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE",
 )  # fmt: skip
+# Devices that a command of root still sees at the level `protect`, beside the usual ones.
 _ROOT_DEVICES = ("/dev/dri", "/dev/fuse", "/dev/kvm", "/dev/net", "/dev/shm", "/dev/snd")  # noqa: S108  # bound
 
 
 @dataclass(frozen=True, slots=True)
-class BwrapForm:
-    """The form of the sandbox that bwrap can create on this machine."""
+class BwrapVariant:
+    """A variant of the sandbox, because bwrap cannot create each kind of namespace on every machine."""
 
     program: str
     """The path of `bwrap`."""
     is_root: bool = False
     has_user_namespace: bool = True
     """The sandbox has a user namespace. Root needs none, and often cannot create one in a container."""
-    is_prepared: bool = False
-    """The thread that starts bwrap makes most mounts. Only root without a user namespace can do this."""
+    mounts_in_thread: bool = False
+    """The thread that starts bwrap makes most mounts itself. Only root without a user namespace can do this."""
 
 
-def launch(form: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:
+def launch(variant: BwrapVariant, argv: Sequence[str], confinement: Confinement) -> Launch:
     """Return the launch of `argv`, whose first item is an absolute path, in `confinement`."""
     level = confinement.level
-    options = [form.program, "--die-with-parent", "--cap-drop", "ALL"]
-    options += ["--unshare-user"] if form.has_user_namespace else []
+    options = [variant.program, "--die-with-parent", "--cap-drop", "ALL"]
+    options += ["--unshare-user"] if variant.has_user_namespace else []
     if level == "protect":
         # A user namespace denies access to other processes in /proc; root needs a PID namespace for that.
-        options += ["--unshare-pid"] if form.is_root else []
-        for capability in _KEPT_BY_ROOT if form.is_root else ():
+        options += ["--unshare-pid"] if variant.is_root else []
+        for capability in _ROOT_CAPABILITIES if variant.is_root else ():
             options += ["--cap-add", capability]
     else:
         options += [*_NAMESPACES, "--seccomp", _FD]
-    restrict = partial(_build_root, confinement) if form.is_prepared else None
-    if form.is_prepared:
+    restrict = partial(_build_root, confinement) if variant.mounts_in_thread else None
+    if variant.mounts_in_thread:
         options += ["--dev-bind", "/", "/", "--proc", "/proc"]
     elif level == "read-only":
         options += [*_private_root(confinement), *_path_options(confinement), "--remount-ro", "/"]
     elif level == "workspace":
         options += [*_writable_workspace(confinement), *_path_options(confinement)]
     else:
-        options += [*_host_view(form), *_path_options(confinement)]
-    if form.is_root:
+        options += [*_host_view(variant), *_path_options(confinement)]
+    if variant.is_root:
         # Root without capabilities still owns the kernel settings in /proc/sys.
         options += ["--remount-ro", "/proc"]
     command_line = (*options, "--", *argv)
@@ -131,9 +133,9 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
     return options
 
 
-def _host_view(form: BwrapForm) -> list[str]:
+def _host_view(variant: BwrapVariant) -> list[str]:
     """Return options that show the host. From root, disks and files that make the kernel run programs are hidden."""
-    if not form.is_root:
+    if not variant.is_root:
         return ["--dev-bind", "/", "/"]
     options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
     for device in _ROOT_DEVICES:

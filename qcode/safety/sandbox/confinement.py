@@ -57,6 +57,7 @@ SYSTEM_FOLDERS = (
 )  # fmt: skip
 """Folders of the system that every command sees, if they exist."""
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  # nothing is written there
+# A home folder that contains one of these is not hidden.
 _PROGRAM_FOLDERS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
 _LIBRARY_FOLDERS = ("lib", "lib64", "libexec", "share")
 _SHARED_PREFIXES = (".local",)
@@ -148,7 +149,7 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
 
 
 MAX_PROTECTED = 200
-"""The maximum number of protected paths that are mounted read-only. `guard` reverts a change of a further one."""
+"""The maximum number of protected paths that are mounted read-only. `guard` reverts changes of the others."""
 
 _SYSTEM_SECRETS = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
@@ -234,12 +235,12 @@ def confinement_for(
     return Confinement(level, pinned_folders=_parents(protected, ("/",)), protected_paths=protected)
 
 
-def reader_confinement(
+def checker_confinement(
     scope: SandboxScope, contents: WorkspaceContents, programs: Sequence[str], cache: str
 ) -> Confinement:
     """Return the confinement of a program that checks the workspace: it sees packages in the home, but no secrets.
 
-    It can write only to `cache`. `programs` are folders that it needs even if they would be hidden.
+    The program can write only to `cache`. `programs` are folders that it needs, even if they would be hidden.
     """
     folders = (*_folders(scope), *programs)
     hidden = tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders))

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import bubblewrap
-from qcode.safety.sandbox.bubblewrap import BwrapForm
+from qcode.safety.sandbox.bubblewrap import BwrapVariant
 from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement
 from qcode.safety.sandbox.seccomp import UnknownMachine, filter_program
 from qcode.safety.verdict import Level, SandboxSupport
@@ -24,7 +24,7 @@ from qcode.values import dataclass
 Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 
 _BWRAP_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin")
-_PROBE_S = 5.0
+_PROBE_TIMEOUT_S = 5.0
 CONFINED_EXIT_CODE = 42
 # Each line is an attempt to escape. The first successful attempt ends the probe with its number as the exit code. 42
 # proves that every line ran and no attempt succeeded. Landlock hides /proc/self, so the thread itself checks its
@@ -49,8 +49,8 @@ class Sandbox:
 
     kind: Kind
     levels: tuple[Level, ...]
-    form: BwrapForm = BwrapForm("")
-    """The form of a bubblewrap sandbox."""
+    variant: BwrapVariant = BwrapVariant("")
+    """The variant of a bubblewrap sandbox; unused for Landlock."""
 
     def launch(self, argv: Sequence[str], confinement: Confinement) -> Launch:
         """Return the confined launch of `argv`, whose first item is an absolute path.
@@ -60,7 +60,7 @@ class Sandbox:
         if confinement.level not in self.levels:
             raise ValueError(f"{self.kind} does not support the level {confinement.level}")
         if self.kind == "bubblewrap":
-            return bubblewrap.launch(self.form, argv, confinement)
+            return bubblewrap.launch(self.variant, argv, confinement)
         from qcode.safety.sandbox import landlock
 
         return Launch(tuple(argv), restrict=landlock.restriction(confinement))
@@ -117,14 +117,14 @@ def candidates(kind: Kind) -> list[Sandbox]:
     if not program:
         return []
     levels: tuple[Level, ...] = ("read-only", "workspace", "protect")
-    forms = [BwrapForm(program)]
+    variants = [BwrapVariant(program)]
     if os.geteuid() == 0:
-        forms = [
-            BwrapForm(program, is_root=True, has_user_namespace=False, is_prepared=True),
-            BwrapForm(program, is_root=True, has_user_namespace=False),
-            BwrapForm(program, is_root=True),
+        variants = [
+            BwrapVariant(program, is_root=True, has_user_namespace=False, mounts_in_thread=True),
+            BwrapVariant(program, is_root=True, has_user_namespace=False),
+            BwrapVariant(program, is_root=True),
         ]
-    return [Sandbox("bubblewrap", levels, form) for form in forms]
+    return [Sandbox("bubblewrap", levels, variant) for variant in variants]
 
 
 def is_effective(sandbox: Sandbox) -> bool:
@@ -168,7 +168,7 @@ def _exit_code(launch: Launch) -> int | None:
                     stderr=subprocess.DEVNULL,
                     cwd="/",
                     env={"PATH": "/usr/bin:/bin"},
-                    timeout=_PROBE_S,
+                    timeout=_PROBE_TIMEOUT_S,
                     pass_fds=inherited,
                 ).returncode
             )

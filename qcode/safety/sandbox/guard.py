@@ -1,8 +1,8 @@
-"""The guard of protected paths that no mount can protect, such as new files and links. It undoes changes by a command.
+"""The guard of protected paths that no mount can protect, such as new files and links.
 
-A guard records the protected paths before a command and compares them afterwards. Nothing is lost: the new version is
-moved to the session's private folder, and one line for the user names its path. Files that `git init` and `git clone`
-create may stay if they cannot make git run a program (`is_harmless_git_file`).
+A guard records the protected paths before a command, compares them afterwards, and undoes changes. Nothing is lost: it
+moves the new version to the session's private folder, and returns one line for the user with the path. Files that
+`git init` and `git clone` create may stay if they cannot make git run a program (`is_harmless_git_file`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ MAX_TOTAL_BYTES = 8 * 1024 * 1024
 MAX_REPORTED = 20
 """The maximum number of restored paths that are reported one by one."""
 _CLOCK_GRAIN_NS = 20_000_000
-"""The maximum tick of a file system's clock."""
+"""The maximum time between two ticks of a file system's clock."""
 
 _Identity = tuple[int, int, int, int, int]
+"""Device, inode, mode, size and change time of a path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from qcode.safety.probes import WorkspaceContents
 from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
 MAX_WALK_S = 10.0
-LARGE_TREE = 5_000
+"""The time after which a walk stops with an incomplete index."""
+LARGE_TREE_FOLDERS = 5_000
 """If the index has more folders than this, it is not refreshed at every call."""
-LARGE_TREE_S = 2.0
+LARGE_TREE_REFRESH_S = 2.0
 """The minimum time between two refreshes of the index of a large tree."""
 _STEPS_PER_CLOCK_CHECK = 64
 """The number of folders between two comparisons of the time with the limit."""
@@ -85,9 +86,9 @@ class WorkspaceIndex:
             has_changed = walk.refresh(self._roots)
             if has_changed or self._contents is None or self._watched_paths != _identities(self._watched_paths):
                 self._contents = self._collect(walk)
-            if len(self._folders) > LARGE_TREE:
+            if len(self._folders) > LARGE_TREE_FOLDERS:
                 ended = self._clock()
-                self._next_refresh = ended + max(LARGE_TREE_S, 3 * (ended - now))
+                self._next_refresh = ended + max(LARGE_TREE_REFRESH_S, 3 * (ended - now))
             return self._contents
 
     def _collect(self, walk: _FolderPass) -> WorkspaceContents:
@@ -135,7 +136,7 @@ class _FolderPass:
         self.is_complete = True
 
     def refresh(self, roots: Sequence[str]) -> bool:
-        """Scan new and changed folders, and drop deleted ones; return whether anything changed."""
+        """Scan new and changed folders, and drop deleted ones; return whether the index may have changed."""
         if self._folders and not self._has_changed():
             return False
         visited: set[str] = set()

@@ -1,9 +1,8 @@
 """Confinement of the thread that starts a command, by Landlock, seccomp and dropped capabilities.
 
-Landlock only grants access, so a path below a granted folder cannot be excluded. So only the level `read-only` is
-supported, and secret files in the workspace (`masked_files`) stay readable. Landlock hides the content of files, not
-their names. There is no namespace here; instead a seccomp filter or a Landlock scope refuses system calls that affect
-other processes.
+Landlock only grants access and cannot exclude a path below a granted folder. So this module supports only the level
+`read-only`, and secret files in the workspace (`masked_files`) stay readable. Landlock hides the content of files, not
+their names. Without namespaces, a seccomp filter or a Landlock scope refuses system calls that affect other processes.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ from qcode.safety.sandbox.seccomp import FilterName, UnknownMachine, filter_prog
 
 MIN_VERSION = 3
 """The first version of the Landlock ABI that can forbid truncating a file."""
+# The first versions that can restrict TCP, and signals and abstract UNIX sockets.
 _TCP_VERSION = 4
 _SCOPES_VERSION = 6
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
-_READING = _EXECUTE | _READ_FILE | _READ_DIR
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
 # Both rights of TCP (bind and connect), and both scopes (abstract UNIX sockets and signals).
 _TCP, _SCOPES = 0b11, 0b11
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -78,6 +78,7 @@ def _check_confined() -> None:
 
 
 def _ruleset(confinement: Confinement, abi_version: int) -> int:
+    """Return the descriptor of a ruleset that grants the access of `confinement`. The caller closes it."""
     # ABI 3 and 4 have 15 rights; 5 added _IOCTL_DEV.
     all_rights = (1 << {3: 15, 4: 15}.get(abi_version, 16)) - 1
     fields = [all_rights]
@@ -87,7 +88,7 @@ def _ruleset(confinement: Confinement, abi_version: int) -> int:
     try:
         for folder in confinement.readable:
             for path in _grantable(folder, confinement.hidden_paths):
-                _grant(ruleset, path, _READING)
+                _grant(ruleset, path, _READ_RIGHTS)
         for path in _PROC_FILES:
             _grant(ruleset, path, _READ_FILE)
         for path in _DEVICES:

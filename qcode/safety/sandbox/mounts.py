@@ -1,8 +1,8 @@
 """The mounts of a sandbox if qcode runs as the root user.
 
-The thread that starts bwrap makes them, ten times as fast as bwrap. It gets its own mount namespace
-(mount_namespaces(7)) and root folder, which bwrap copies. The thread cannot return to the old ones, so it starts only
-one command. `bubblewrap` loads this module only for the root user, because `kernel` needs ctypes.
+The thread that starts bwrap makes these mounts, ten times as fast as bwrap. The thread gets its own root folder and
+mount namespace (mount_namespaces(7)), which bwrap copies. It cannot return to the old ones, so it starts only one
+command. `bubblewrap` loads this module only for the root user, because `kernel` needs ctypes.
 
 Paths are text, as in `Confinement`; `# text` is the reason for each call of `os` instead of `Path`.
 """
@@ -19,7 +19,7 @@ from qcode.safety.sandbox import kernel
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 
 _NEW_ROOT = "/sys"
-"""The mount point of the new root folder until it is complete. Any folder that is not needed meanwhile would do."""
+"""The mount point of the new root folder until it is complete. It can be any folder that is not needed meanwhile."""
 _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
@@ -119,7 +119,7 @@ def _show(path: str) -> None:
     _bind(path, target, is_read_only=True)
 
 
-def _make_devices(folder: str, further: Iterable[str]) -> None:
+def _make_devices(folder: str, added_devices: Iterable[str]) -> None:
     kernel.mount_empty(folder, has_devices=True)
     for name in _DEVICES:
         _make_device(f"/dev/{name}", f"{folder}/{name}")
@@ -128,7 +128,7 @@ def _make_devices(folder: str, further: Iterable[str]) -> None:
     for name in ("pts", "shm"):
         os.mkdir(f"{folder}/{name}")  # noqa: PTH102  # text
     kernel.mount_terminals(f"{folder}/pts")
-    for path in further:
+    for path in added_devices:
         name = path.removeprefix("/dev/")
         if os.path.isdir(path):  # noqa: PTH112  # text
             os.makedirs(f"{folder}/{name}", exist_ok=True)  # noqa: PTH103  # text

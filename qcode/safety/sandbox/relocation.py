@@ -14,23 +14,24 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-MAX_COPIED = 256 * 1024 * 1024
+MAX_COPIED_BYTES = 256 * 1024 * 1024
 """The maximum number of bytes that are moved to another file system."""
-MAX_ENTRIES = 20_000
+MAX_COPIED_ENTRIES = 20_000
 """The maximum number of files and folders that are moved to another file system."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Flags of open(2) for a folder, a file to read and a new file.
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def opened_parent(path: str) -> Iterator[tuple[int, str]]:
     """Yield the open parent folder and the name of an absolute path; raise `OSError` if a component is a link."""
     *folders, name = path.split("/")[1:]
-    descriptor = os.open("/", _FOLDER)
+    descriptor = os.open("/", _FOLDER_FLAGS)
     try:
         for folder in folders:
-            child = os.open(folder, _FOLDER, dir_fd=descriptor)
+            child = os.open(folder, _FOLDER_FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = child
         yield descriptor, name
@@ -58,7 +59,7 @@ def move(path: str, new_path: str) -> None:
 def read(path: str, max_bytes: int) -> bytes:
     """Return the first `max_bytes` bytes of a regular file."""
     with opened_parent(path) as (folder, name):
-        descriptor = os.open(name, _READ, dir_fd=folder)
+        descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
@@ -68,7 +69,7 @@ def read(path: str, max_bytes: int) -> bytes:
 def write_new(path: str, content: bytes, mode: int) -> None:
     """Write a file that does not exist yet."""
     with opened_parent(path) as (folder, name):
-        _fill(os.open(name, _WRITE, 0o600, dir_fd=folder), content, mode)
+        _write_content(os.open(name, _WRITE_FLAGS, 0o600, dir_fd=folder), content, mode)
 
 
 def link_new(path: str, text: str) -> None:
@@ -78,12 +79,12 @@ def link_new(path: str, text: str) -> None:
 
 
 def make_folder(path: str) -> None:
-    """Create a folder that only this user can enter, unless it exists."""
+    """Create a folder that only this user can enter, unless it exists. Raise `OSError` if the path is a link."""
     with opened_parent(path) as (folder, name):
         try:
             os.mkdir(name, 0o700, dir_fd=folder)
         except FileExistsError:
-            os.close(os.open(name, _FOLDER, dir_fd=folder))
+            os.close(os.open(name, _FOLDER_FLAGS, dir_fd=folder))
 
 
 class _Copy:
@@ -95,7 +96,7 @@ class _Copy:
 
     def copy(self, source: int, name: str, target: int, new_name: str) -> None:
         self._entries += 1
-        if self._entries > MAX_ENTRIES:
+        if self._entries > MAX_COPIED_ENTRIES:
             raise OSError(errno.EFBIG, "too many files")
         info = os.lstat(name, dir_fd=source)
         if stat.S_ISLNK(info.st_mode):
@@ -103,17 +104,19 @@ class _Copy:
         elif stat.S_ISDIR(info.st_mode):
             self._copy_folder(source, name, target, new_name)
         elif stat.S_ISREG(info.st_mode):
-            with os.fdopen(os.open(name, _READ, dir_fd=source), "rb") as file:
+            with os.fdopen(os.open(name, _READ_FLAGS, dir_fd=source), "rb") as file:
                 self._bytes += os.fstat(file.fileno()).st_size
-                if self._bytes > MAX_COPIED:
+                if self._bytes > MAX_COPIED_BYTES:
                     raise OSError(errno.EFBIG, "too large")
-                content = file.read(MAX_COPIED + 1)
-            _fill(os.open(new_name, _WRITE, 0o600, dir_fd=target), content, stat.S_IMODE(info.st_mode) | 0o600)
+                content = file.read(MAX_COPIED_BYTES + 1)
+            _write_content(
+                os.open(new_name, _WRITE_FLAGS, 0o600, dir_fd=target), content, stat.S_IMODE(info.st_mode) | 0o600
+            )
         # A pipe, socket or device has no content to keep.
 
     def _copy_folder(self, source: int, name: str, target: int, new_name: str) -> None:
         os.mkdir(new_name, 0o700, dir_fd=target)
-        inner, new_folder = os.open(name, _FOLDER, dir_fd=source), os.open(new_name, _FOLDER, dir_fd=target)
+        inner, new_folder = os.open(name, _FOLDER_FLAGS, dir_fd=source), os.open(new_name, _FOLDER_FLAGS, dir_fd=target)
         try:
             for entry in os.listdir(inner):  # noqa: PTH208  # an open folder has no path
                 self.copy(inner, entry, new_folder, entry)
@@ -129,7 +132,7 @@ def _remove(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _fill(descriptor: int, content: bytes, mode: int) -> None:
+def _write_content(descriptor: int, content: bytes, mode: int) -> None:
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(file.fileno(), mode)
         file.write(content)

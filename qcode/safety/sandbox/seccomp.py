@@ -19,8 +19,9 @@ file without opening it. `landlock-no-scopes` is for kernels on which Landlock c
 """
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-COLUMN = {"x86_64": 0, "aarch64": 1}
-_X32 = 0x40000000
+# The index of a machine in `Numbers`.
+COLUMN_OF = {"x86_64": 0, "aarch64": 1}
+_X32 = 0x40000000  # the bit in the numbers of calls of the x32 ABI
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _EPERM, _ENOSYS = 0x00050001, 0x00050026
@@ -34,8 +35,9 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 Instruction: TypeAlias = tuple[int, int, int, int]
 """Opcode, how many instructions to skip if the test is true, how many if it is false, and the operand."""
 Numbers: TypeAlias = tuple[int | None, int | None]
+"""The number of a call on x86_64 and on aarch64, None if the machine has no such call."""
 
-# Numbers on x86_64 and aarch64, None if the machine has no such call.
+# Calls that could lead out of the sandbox, such as mounts, or that reach risky interfaces of the kernel.
 _BYPASSES: dict[str, Numbers] = {
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "bpf": (321, 280),
@@ -83,14 +85,15 @@ _INTERNET = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK: bound to the network namespace, unlike AF_UNIX by path and AF_VSOCK."""
 _AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
 """A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected. A datagram socket can connect to another path."""
-_NEW_NAMESPACES = 0x7E020000
-_TYPING = (0x5412, 0x541C)
+_NEW_NAMESPACES = 0x7E020000  # all flags CLONE_NEW… of clone(2) and unshare(2)
+_TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: inject input into a terminal."""
 _FLAGS_OF_FILE = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602)
 """FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, with their 32-bit forms: an open for reading is enough."""
 _SIGNAL_OWNERS = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP: make the kernel send a signal to any process."""
 _SETS_OWNER = (8, 10, 15)
-"""F_SETOWN, F_SETSIG, F_SETOWN_EX: make the kernel send a signal to any process."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the same with fcntl."""
 
 
 class UnknownMachine(Exception):  # noqa: N818  # the name of the machine
@@ -102,7 +105,7 @@ def filter_program(name: FilterName, machine: str) -> bytes:
     """Return the filter for a machine as named by `os.uname`. Raise `UnknownMachine` if its calls are not known."""
     if machine not in AUDIT_ARCH:
         raise UnknownMachine(machine)
-    column = COLUMN[machine]
+    column = COLUMN_OF[machine]
     program: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, AUDIT_ARCH[machine]), _returns(_KILL)]
     program.append((_LOAD, 0, 0, _NUMBER_AT))
     if machine == "x86_64":
@@ -135,10 +138,10 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     if not is_landlock:
         yield SOCKET, _refuse_unless(0, _INTERNET)
     yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_unless(1, _CONNECTED, _SOCK_TYPE)]
-    yield CLONE, _without_bits(0, _NEW_NAMESPACES)
-    yield UNSHARE, _without_bits(0, _NEW_NAMESPACES)
+    yield CLONE, _allow_without_bits(0, _NEW_NAMESPACES)
+    yield UNSHARE, _allow_without_bits(0, _NEW_NAMESPACES)
     yield CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone
-    controls: tuple[int, ...] = _TYPING
+    controls: tuple[int, ...] = _TERMINAL_INPUT
     if is_landlock:
         controls += _FLAGS_OF_FILE
         for _, numbers, argument in ON_PROCESS:
@@ -173,12 +176,15 @@ def _require_one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
 
 
 def _refuse_unless(argument: int, values: Sequence[int], mask: int | None = None) -> list[Instruction]:
+    """Return instructions that allow the call if the masked argument has one of the values, and refuse it otherwise."""
     return [*_load(argument, mask), *_tests(values), _returns(_EPERM), _returns(_ALLOW)]
 
 
 def _allow_unless(argument: int, values: Sequence[int]) -> list[Instruction]:
+    """Return instructions that refuse the call if the argument has one of the values, and allow it otherwise."""
     return [*_load(argument, None), *_tests(values), _returns(_ALLOW), _returns(_EPERM)]
 
 
-def _without_bits(argument: int, bits: int) -> list[Instruction]:
+def _allow_without_bits(argument: int, bits: int) -> list[Instruction]:
+    """Return instructions that refuse the call if the argument has any of the bits, and allow it otherwise."""
     return [*_load(argument, None), (_ANY_BIT, 1, 0, bits), _returns(_ALLOW), _returns(_EPERM)]

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
 
-HOLE = "\ue000"
-"""Stands for an expansion in the text of a word. The parser rejects a command that contains this character."""
+PLACEHOLDER = "\ue000"
+"""A character that stands for an expansion in the text of a word. The parser rejects a command that contains it."""
 
 SAFE_VARIABLES = frozenset(
     {
@@ -23,15 +23,14 @@ SAFE_VARIABLES = frozenset(
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""How much of a word is unknown until bash runs it.
+"""The part of a word that is unknown until bash runs it.
 
-Nothing (empty), a number in it, any text in it, or even how many words it becomes.
+It is nothing (empty), a number in the word, any text in it, or even the number of words that it becomes.
 """
-
 
 HERE_DOCUMENT = "it contains a here-document"
 UNREADABLE = "qcode cannot read its syntax"
-"""Reasons why a command is not accepted. tree-sitter loses the `-` of `python3 - <<EOF`, which is then unreadable."""
+"""Reasons why the parser rejects a command. tree-sitter loses the `-` of `python3 - <<EOF`, so that is unreadable."""
 
 
 class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
@@ -50,28 +49,28 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word after unquoting. `flow` fills its holes."""
+    """One word after unquoting. `flow` replaces its expansions by their values."""
 
     text: str
     is_quoted: bool = False
-    """A part of the word was quoted or filled in; `word == Word(text)` is true only for a word as written."""
+    """A part of the word was quoted or is the value of an expansion. Only a literal word equals `Word(text)`."""
     is_home: bool = False
     """Bash expands the `~` at its start."""
     has_glob: bool = False
     """Bash expands its `*` and `?`."""
-    holes: tuple[Expansion, ...] = ()
-    """The expansions in order. Each has a `HOLE` in `text`."""
+    expansions: tuple[Expansion, ...] = ()
+    """The expansions in order. `text` has one `PLACEHOLDER` for each."""
     is_split: bool = False
     """One of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
-    """The part that is still unknown after `flow` filled the holes."""
+    """The part that is still unknown after `flow` replaced the expansions."""
     is_one_match: bool = False
     """The word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
 
     @property
     def is_known(self) -> bool:
         """Whether the text is what the program receives, or a wildcard that can be matched against the disk."""
-        return not (self.holes or self.unknown)
+        return not (self.expansions or self.unknown)
 
     @property
     def may_differ(self) -> bool:
@@ -87,7 +86,7 @@ class Word:
     @property
     def may_begin_with_dash(self) -> bool:
         """Whether the word may begin with a dash because its start is unknown."""
-        return bool(self.unknown) and self.unknown != "number" and self.text.startswith(HOLE)
+        return bool(self.unknown) and self.unknown != "number" and self.text.startswith(PLACEHOLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class CommandList:
     """Scripts joined by operators, left to right; a newline is a `;`."""
 
     first: Script
-    rest: tuple[tuple[Operator, Script], ...]
+    others: tuple[tuple[Operator, Script], ...]
     """The other scripts, each with the operator before it."""
 
 

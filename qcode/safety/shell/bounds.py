@@ -1,6 +1,6 @@
 """Limits on the text of a command, checked before parsing, so that a verdict takes under 50 ms for any text. Pure.
 
-Separate from `parser`, because that module has its maximum length. tree-sitter takes linear time for valid text, but
+tree-sitter takes linear time for valid text, but
 not to recover from errors: 20,000 characters of `((a` take 3 s, of `a|` 4 s, and other threads wait until the parser
 returns. The time grows with the length, the number of structural characters and the depth of brackets, so each has a
 limit. Characters inside quotes count too, because recognizing quotes needs a parser.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 MAX_CHARACTERS = 2_000
-MAX_STRUCTURE = 250
+MAX_STRUCTURAL_CHARACTERS = 250
 MAX_DEPTH = 25
 
 _STRUCTURE = "()[]{}<>|&;`$=\n"
@@ -19,11 +19,11 @@ _BRACKETS = re.compile(r"[()\[\]{}]")
 
 
 def check_bounds(text: str) -> str:
-    """Return the reason, for the user, why `text` exceeds a limit, empty if it does not."""
+    """Return the limit that `text` exceeds, in a sentence for the user; empty if it exceeds none."""
     if len(text) > MAX_CHARACTERS:
         return f"the command is longer than {MAX_CHARACTERS:,} characters"
-    if sum(map(text.count, _STRUCTURE)) > MAX_STRUCTURE:
-        return f"the command has more than {MAX_STRUCTURE} operators, brackets, expansions and lines"
+    if sum(map(text.count, _STRUCTURE)) > MAX_STRUCTURAL_CHARACTERS:
+        return f"the command has more than {MAX_STRUCTURAL_CHARACTERS} operators, brackets, expansions and lines"
     depth = 0
     for bracket in _BRACKETS.findall(text):
         depth += 1 if bracket in "([{" else -1

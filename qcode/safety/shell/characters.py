@@ -1,8 +1,9 @@
 """The characters of a command: which are ordinary outside quotes, and which could deceive the reader. Pure.
 
-In UTF-8 and in C, bash gives a meaning only to ASCII characters, so any other one is part of a word. Letters, digits
-and marks of all scripts, some punctuation and pictographs are therefore read like ASCII letters. The others need
-approval: invisible ones and unusual spaces anywhere, those that look like syntax of the shell outside quotes.
+In the locales UTF-8 and C, bash gives a meaning only to ASCII characters, so any other character is part of a word.
+Letters, digits and marks of all scripts, some punctuation and pictographs are therefore treated like ASCII letters.
+Other characters need approval: everywhere invisible ones and unusual spaces, outside quotes those that look like shell
+syntax.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ _URL = re.compile(r"(?:-[^:=]*=)?[A-Za-z][A-Za-z0-9+.-]*://|-[^:=]*[A-Za-z][0-9+
 """A scheme at the start of a word, or in an option: `--url=https://` or `-xhttp://`. Only the last letter of a scheme
 after an option without `=` is matched as such, because two adjacent repetitions of letters take quadratic time.
 """
-_NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
-_COPYING = frozenset({"scp", "sftp", "rsync"})
+_NETWORK_PROGRAMS = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
+_COPY_PROGRAMS = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
 _MAX_MARKS = 6
 IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 
 
-class OddCharacter(UnsupportedSyntax):
+class DisallowedCharacter(UnsupportedSyntax):
     """A command has the character `char`, which needs approval, outside quotes."""
 
     def __init__(self, char: str) -> None:
@@ -75,7 +76,7 @@ class OddCharacter(UnsupportedSyntax):
 
 
 def has_hidden(text: str) -> bool:
-    """Return whether a command has a character that is not seen or not read as what it is, even inside quotes."""
+    """Return whether a command has an invisible or misleading character, even inside quotes."""
     return _VISIBLE_ASCII.fullmatch(text) is None and any(True for _ in _hidden_reasons(text))
 
 
@@ -96,7 +97,7 @@ def is_unsplit(text: str) -> bool:
     return all(is_plain(text, index) for index in range(len(text)))
 
 
-def describe(text: str, char: str = "") -> str:
+def character_reason(text: str, char: str = "") -> str:
     """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
     reasons = (*_hidden_reasons(text), *map(_disallowed_reason, char), *_disallowed_characters(text))
     return f"it has {joined_reasons(reasons)}"
@@ -112,7 +113,7 @@ def name_of(char: str) -> str:
 
 
 def names_character(reason: str) -> bool:
-    """Return whether a reason names an odd or foreign character by its code point."""
+    """Return whether a reason names a character by its code point."""
     return "U+" in reason
 
 
@@ -122,16 +123,17 @@ def foreign_characters(text: str) -> str:
 
 
 def foreign_host(program: str, text: str) -> str:
-    """Return the host that a word names if it is not ASCII, otherwise nothing: `https://exаmple.com` in Cyrillic.
+    """Return the host with non-ASCII characters that a word names, empty if there is none.
 
-    A word of a network program may be a host without a scheme, also before a path: `scp HOST:PATH .`.
+    Example: `https://exаmple.com` with a Cyrillic `а`. A word of a network program may be a host without a scheme, also
+    before a path: `scp HOST:PATH .`.
     """
     if text.isascii():
         return ""
     scheme = _URL.match(text)
     authority = re.split(r"[/?#]", text[scheme.end() :] if scheme else text, maxsplit=1)[0]
-    is_copied = program in _COPYING and ":" in authority
-    if scheme is None and not is_copied and (program not in _NETWORK or text.startswith("-")):
+    is_copied = program in _COPY_PROGRAMS and ":" in authority
+    if scheme is None and not is_copied and (program not in _NETWORK_PROGRAMS or text.startswith("-")):
         return ""
     host = authority.rpartition("@")[2].partition(":")[0]
     return "" if host.isascii() else host
@@ -149,19 +151,19 @@ def _is_pictograph(char: str) -> bool:
 
 
 def _lookalike(char: str) -> str:
-    """Return the ASCII character that one resembles if it could be taken for syntax of the shell, otherwise nothing."""
+    """Return the ASCII character of shell syntax that `char` resembles, empty if there is none."""
     compatible = unicodedata.normalize("NFKC", char)
     is_syntax = len(compatible) == 1 and compatible.isascii() and not compatible.isalnum()
     return compatible if is_syntax else _LOOKALIKES.get(char) or _LOOKALIKES.get(compatible, "")
 
 
 def _hidden_reasons(text: str) -> Iterator[str]:
-    """Yield the reason for each character that may not be seen or not be read as what it is."""
+    """Yield the reason for each character that is invisible or misleading."""
     return filter(None, (_hidden_reason(text, index) for index in range(len(text))))
 
 
 def _hidden_reason(text: str, index: int) -> str:
-    """Return why a character may not be seen or not be read as what it is, empty if it may."""
+    """Return why the character at `index` is invisible or misleading, empty if it is neither."""
     char = text[index]
     if char in "\n\t" or " " <= char <= "~":
         return ""
@@ -193,7 +195,7 @@ _SELECTORS = frozenset(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10),
 
 
 def _disallowed_characters(text: str) -> Iterator[str]:
-    """Yield a description of each character outside quotes that may not be in a word."""
+    """Yield a reason for each character outside quotes that needs approval."""
     outside = _QUOTED.sub("''", text)
     for index, char in enumerate(outside):
         if not (char.isascii() or is_plain(outside, index) or _hidden_reason(outside, index)):

@@ -1,6 +1,7 @@
 """The dangers of a command in words, such as "rm -rf deletes files", most dangerous first. Pure.
 
-They name and order the reasons of a question. They allow and deny nothing: `judge` does. `risks` marks the same words.
+They are the reasons that the user reads when a command asks for approval. They have no influence on the decision, which
+`judge` makes. `risks` returns the words to highlight.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from qcode.safety.shell.ast import HERE_DOCUMENT, HOLE, UNREADABLE, UnsupportedSyntax
+from qcode.safety.shell.ast import HERE_DOCUMENT, PLACEHOLDER, UNREADABLE, UnsupportedSyntax
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
-from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons, omitted_reasons
+from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, complete_reasons, joined_reasons
 from qcode.text.pattern import lazy_pattern
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Danger(NamedTuple):
 
 # Each pattern is bounded, so the time is linear in the length of the command.
 _PROGRAM = r"(?<![\w./-])"
+"""The start of the name of a program."""
 _END = r"(?![\w-])"
 _GAP = r"(?:\s\S{1,80}){0,12}?\s"
 """Arguments between a program and the argument that makes it dangerous."""
@@ -42,7 +44,7 @@ _RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){_END}"
 _PUSH_FORCE = r"--force(?:-with-lease)?|--mirror|-\w{0,4}f\w{0,4}|\+\S{1,80}"
 _PUBLISHERS = "npm|pnpm|yarn(?: npm)?|bun|cargo|poetry|uv|hatch|flit|lerna"
 
-_KINDS = (
+_DANGERS = (
     (rf"{_PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|mke2fs){_END}", "{words} formats a device"),
     (rf"{_PROGRAM}dd{_GAP}of=(?P<target>\S{{1,80}})", "dd overwrites {target}"),
     (r">\s{0,4}(?P<target>/dev/(?:sd|nvme|disk|mem|vd)\S{0,40})", "it overwrites the device {target}"),
@@ -136,11 +138,12 @@ _KINDS = (
     (r"^kill(?!\S)", "kill ends a process"),
     (r"^git push(?!\S)", "git push changes the remote repository"),
 )  # fmt: skip
-"""Patterns over the words of a simple command, joined by blanks, and the danger. The most dangerous are first.
+"""Patterns for the words of a simple command, joined by blanks, and the danger of each. The most dangerous are first.
 
-`words` is the dangerous text of the match, with the `flag` after it. `| curl | sh` is a `sh` that reads a download.
+In the sentences, `words` is the group `words` or the whole match, followed by the group `flag`. `| curl | sh` is a `sh`
+that reads a download.
 """
-_PATTERNS = tuple(lazy_pattern(pattern) for pattern, _ in _KINDS)
+_PATTERNS = tuple(lazy_pattern(pattern) for pattern, _ in _DANGERS)
 _TRIGGER = lazy_pattern(
     r"\b(?:mkfs|mke2fs|dd|shred|rm|unlink|sh|\w{1,2}sh|source|eval|python|perl|ruby|node|drop|truncate|terraform|tofu|kubectl"
     r"|sudo|doas|git|docker|podman|publish|upload|push|shutdown|poweroff|halt|reboot|killall|pkill|kill|chmod|chown|chgrp"
@@ -150,7 +153,7 @@ _TRIGGER = lazy_pattern(
 )
 """A cheap test for a part of a command that may match one of the patterns."""
 _MAX_EXAMINED = 4_000
-"""Limit on the characters examined at each end of a command without a syntax tree."""
+"""The maximum number of characters to examine at each end of a command without a syntax tree."""
 _GIT_OPTIONS = lazy_pattern(r"(?<!\S)git(?: -[Cc] \S{1,200}| --[\w-]{1,40}(?:=\S{0,200})?){1,8}")
 _SYSTEM_PATH = lazy_pattern(r"(?<!\S)/(?:usr/)?(?:local/)?s?bin/(?=\S)")
 _QUOTES = lazy_pattern(r"[\"'\\]")
@@ -160,8 +163,8 @@ _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
 # Programs whose arguments are text: `echo rm -rf x` prints it.
 _PRINTING_PROGRAMS = frozenset({"echo", "printf", "grep", "rg"})
 _SHELL_PROGRAM = lazy_pattern(_SHELLS)
-_GENERIC = (NOT_READ_ONLY, "the option ")
-"""Parts of the reasons of the judge that a danger replaces, because it says more."""
+_GENERIC_REASONS = (NOT_READ_ONLY, "the option ")
+"""Fragments of generic reasons of the judge. A danger replaces such a reason, because it is more specific."""
 
 
 def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Sequence[str] = ()) -> list[Danger]:
@@ -181,7 +184,7 @@ def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Se
 def _dangers_in_line(line: str) -> list[Danger]:
     line = _GIT_OPTIONS.sub("git", _SYSTEM_PATH.sub("", " ".join(line.split())))
     dangers = []
-    for rank, (pattern, (_, sentence)) in enumerate(zip(_PATTERNS, _KINDS, strict=True)):
+    for rank, (pattern, (_, sentence)) in enumerate(zip(_PATTERNS, _DANGERS, strict=True)):
         match = pattern.search(line)
         if match is None:
             continue
@@ -190,7 +193,7 @@ def _dangers_in_line(line: str) -> list[Danger]:
         if groups.get("flag"):
             words = f"{words} {groups['flag']}"
         target = groups.get("target") or ""
-        target = target if target.isprintable() and HOLE not in target else "a file"
+        target = target if target.isprintable() and PLACEHOLDER not in target else "a file"
         dangers.append(Danger(rank, sentence.format(words=words, target=target)))
         # The same words have no second, milder danger: `git push --force` is not also a `--force`.
         line = f"{line[: match.start()]} _ {line[match.end() :]}"
@@ -327,9 +330,10 @@ _DELIMITER = lazy_pattern(r"(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)", 
 
 
 def _here_document_reasons(command: str) -> list[str]:
-    """Return why a command with here-documents asks; empty if it has none. A file that it writes is named if certain.
+    """Return why a command with here-documents asks, empty if it has none.
 
-    Without its only document, the command must be one that the judge reads: `cat > a <<EOF` becomes `cat > a`.
+    The reason names the file that the command writes if the command has one document and the judge accepts the command
+    without it: `cat > a <<EOF` becomes `cat > a`.
     """
     from qcode.safety.shell.judge import is_table_command, read_flow
 
@@ -354,14 +358,16 @@ def _here_document_reasons(command: str) -> list[str]:
 
 
 class _Document(NamedTuple):
-    """A here-document. `command` is the command without it; `expands`: bash replaces variables and commands in it."""
+    """A here-document."""
 
     command: str
+    """The command without the document."""
     expands: bool
+    """The document contains variables or commands that bash replaces."""
 
 
 def _only_document(starts: list[Node], ends: list[Node], source: bytes) -> _Document | None:
-    """Return the only here-document of a command, None if there are several or if bash may end it elsewhere."""
+    """Return the only here-document of a command, None if there are several or if its end is uncertain."""
     if (len(starts), len(ends)) != (1, 1):
         return None
     (start,), (end,) = starts, ends
@@ -389,11 +395,12 @@ def with_dangers(
 ) -> Verdict:
     """Return the verdict on a command that is not judged part by part, with the reasons for asking.
 
-    They are the dangers of the command and the reasons of `verdicts`, which ask; without these, that of `verdict`.
+    The reasons are the dangers of the command and the reasons of `verdicts`, or of `verdict` if `verdicts` is empty.
+    `is_restricted` adds that the folder is restricted.
     """
     verdicts = verdicts or (verdict,)
     dangers = dangers_in(command)
-    first = [verdict.reason for verdict in verdicts if _is_first(verdict)]
+    first = [verdict.reason for verdict in verdicts if _precedes_dangers(verdict)]
     others = [verdict.reason for verdict in verdicts if not (dangers and _is_generic(verdict))]
     if others in ([HERE_DOCUMENT], [UNREADABLE]):
         others = _here_document_reasons(command) or others
@@ -415,24 +422,24 @@ def with_dangers_of_parts(
         dangers = dangers_of(words, outputs, part.piped_from)
         ranked += dangers
         if not (dangers and _is_generic(asking)):
-            ranked.append((-1 if _is_first(asking) else len(_KINDS), asking.reason))
+            ranked.append((-1 if _precedes_dangers(asking) else len(_DANGERS), asking.reason))
     reasons = [reason for _, reason in sorted(ranked, key=lambda item: item[0])]
     return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 
 
-def _is_first(verdict: Verdict) -> bool:
-    """Return whether a reason is named before all dangers: a secret, or a character that may hide a danger."""
+def _precedes_dangers(verdict: Verdict) -> bool:
+    """Return whether a reason comes before all dangers: a secret, or a character that may hide a danger."""
     return verdict.rule == SHELL_PATH or names_character(verdict.reason)
 
 
 def _is_generic(verdict: Verdict) -> bool:
-    """Return whether a danger of the same command says more than the reason of the judge."""
-    return not _is_first(verdict) and any(words in verdict.reason for words in _GENERIC)
+    """Return whether a danger of the same command is more specific than the reason of the judge."""
+    return not _precedes_dangers(verdict) and any(words in verdict.reason for words in _GENERIC_REASONS)
 
 
 def _with_reasons(verdict: Verdict, reasons: Sequence[str], *, is_restricted: bool) -> Verdict:
     circumstance = RESTRICTED_HERE if is_restricted else ""
-    all_reasons = omitted_reasons(reasons)
+    all_reasons = complete_reasons(reasons)
     if all_reasons and circumstance:
         all_reasons = (*all_reasons, circumstance)
     return replace(verdict, reason=joined_reasons(reasons, circumstance), all_reasons=all_reasons)

@@ -1,4 +1,4 @@
-"""The check whether a command may read the files it names without approval. Lists folders to expand wildcards."""
+"""The check whether a command may read the files it names without approval. It lists folders to expand wildcards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
 from qcode.values import dataclass
 
 MAX_MATCHES = 300
+"""The maximum number of files that a wildcard may match without approval."""
 MAX_WALKED = 20_000
+"""The maximum number of files that are compared with the user's rules for one searched folder."""
 _WILD = re.compile(r"[*?]")
 
 Reader: TypeAlias = Callable[[str], Verdict]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.safety.shell.ast import (
-    HOLE,
+    PLACEHOLDER,
     SAFE_VARIABLES,
     CommandList,
     Expansion,
@@ -30,8 +30,8 @@ from qcode.values import dataclass
 
 MAX_FOLDERS = 8
 MAX_PARTS = 300
-_ANY_TEXT = Word(HOLE, unknown="text")
-_NUMBER = Word(HOLE, unknown="number")
+_ANY_TEXT = Word(PLACEHOLDER, unknown="text")
+_NUMBER = Word(PLACEHOLDER, unknown="number")
 _WILD = re.compile(r"[*?\[\\]")
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 
@@ -45,7 +45,7 @@ _Ends: TypeAlias = "tuple[Folders, Folders]"
 
 @dataclass(frozen=True, slots=True)
 class FlowPart:
-    """A simple command with filled holes, and the folders it may run in."""
+    """A simple command with the values of its expansions, and the folders it may run in."""
 
     command: SimpleCommand
     folders: Folders
@@ -67,7 +67,7 @@ def flow_of(script: Script, start: str) -> Flow:
     Raise `UnsupportedSyntax` if the folder of a command or the value of a variable is not known.
     """
     walk = _FlowPass([], set(), {})
-    walk.script(script, frozenset({start}))
+    walk.add_script(script, frozenset({start}))
     return Flow(tuple(walk.parts), frozenset(walk.features))
 
 
@@ -80,19 +80,19 @@ def cd_target(command: SimpleCommand) -> str | None:
     return None
 
 
-def fill_holes(word: Word, values: Sequence[Word]) -> Word:
-    """Return `word` with `values` in its holes, in order.
+def with_values(word: Word, values: Sequence[Word]) -> Word:
+    """Return `word` with its expansions replaced by `values`, in order.
 
-    Example: in `src/$f`, the value `a.py` gives `src/a.py`. After an unknown value the word is unknown too.
+    Example: in `src/$f`, the value `a.py` gives `src/a.py`. An unknown value makes the word unknown too.
     """
     if not values:
         return word
-    fixed_parts = word.text.split(HOLE)
-    texts = [value.text if value.is_known else HOLE for value in values]
+    fixed_parts = word.text.split(PLACEHOLDER)
+    texts = [value.text if value.is_known else PLACEHOLDER for value in values]
     text = fixed_parts[0] + "".join(text + fixed_part for text, fixed_part in zip(texts, fixed_parts[1:], strict=True))
     if any(not value.is_known or value.is_home for value in values):
         is_number = all(value.unknown == "number" for value in values)
-        if is_number and word.text == HOLE:
+        if is_number and word.text == PLACEHOLDER:
             return _NUMBER
         return Word(text, unknown="words" if word.is_split and not is_number else "text")
     has_glob = any(value.has_glob for value in values)
@@ -121,7 +121,7 @@ class _FlowPass:
     variables: dict[str, Word]
     """The values set by loops."""
 
-    def script(self, script: Script, folders: Folders) -> _Ends:
+    def add_script(self, script: Script, folders: Folders) -> _Ends:
         """Add the parts of `script`, and return the folders it may end in."""
         if len(folders) > MAX_FOLDERS:
             raise UnsupportedSyntax("it changes the folder too often")
@@ -132,13 +132,13 @@ class _FlowPass:
                 sources: tuple[str, ...] = ()
                 for part in script.parts:
                     start = len(self.parts)
-                    _FlowPass(self.parts, self.features, dict(self.variables)).script(part, folders)
+                    _FlowPass(self.parts, self.features, dict(self.variables)).add_script(part, folders)
                     added = self.parts[start:]
                     self.parts[start:] = [replace(item, piped_from=sources + item.piped_from) for item in added]
                     sources += tuple(item.command.words[0].text for item in added)
                 return folders, folders
             case Negation():
-                succeeded, failed = self.script(script.inner, folders)
+                succeeded, failed = self.add_script(script.inner, folders)
                 return failed, succeeded
             case CommandList():
                 return self._command_list(script, folders)
@@ -150,16 +150,16 @@ class _FlowPass:
 
         Example: in `cd a && x; y`, `x` runs in `a`, and `y` in `a` or in the folder in which the line started.
         """
-        succeeded, failed = self.script(script.first, folders)
-        for operator, right in script.rest:
+        succeeded, failed = self.add_script(script.first, folders)
+        for operator, right in script.others:
             if operator == "&&":
-                ends = self.script(right, succeeded)
+                ends = self.add_script(right, succeeded)
                 succeeded, failed = ends[0], ends[1] | failed
             elif operator == "||":
-                ends = self.script(right, failed)
+                ends = self.add_script(right, failed)
                 succeeded, failed = ends[0] | succeeded, ends[1]
             else:
-                succeeded, failed = self.script(right, succeeded | failed)
+                succeeded, failed = self.add_script(right, succeeded | failed)
         return succeeded, failed
 
     def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
@@ -186,7 +186,7 @@ class _FlowPass:
             self.variables[script.name] = (
                 replace(word, is_one_match=word.has_glob) if word.unknown != "words" else _ANY_TEXT
             )
-            succeeded, failed = self.script(script.body, folders_after)
+            succeeded, failed = self.add_script(script.body, folders_after)
             folders_after = succeeded | failed
             # A body that is analyzed once for many values must not change the folder or an outer variable.
             changed = [
@@ -200,16 +200,18 @@ class _FlowPass:
         return folders_after, folders_after
 
     def _fill_words(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
-        return tuple(fill_holes(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
+        return tuple(
+            with_values(word, [self._value(expansion, folders) for expansion in word.expansions]) for word in words
+        )
 
-    def _value(self, hole: Expansion, folders: Folders) -> Word:
+    def _value(self, expansion: Expansion, folders: Folders) -> Word:
         """Return the value of an expansion; the commands of a substitution are added to the parts."""
-        if hole.script is not None:
+        if expansion.script is not None:
             self.features.add("substitution")
-            _FlowPass(self.parts, self.features, dict(self.variables)).script(hole.script, folders)
+            _FlowPass(self.parts, self.features, dict(self.variables)).add_script(expansion.script, folders)
             return _ANY_TEXT
         self.features.add("variable")
-        return _value_of(hole.name, self.variables)
+        return _value_of(expansion.name, self.variables)
 
 
 def _value_of(name: str, variables: Mapping[str, Word]) -> Word:

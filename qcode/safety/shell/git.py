@@ -89,12 +89,14 @@ _MAY_TAKE_BLOBS = frozenset({"show", "diff", "grep"})
 """Commands that print a whole file if an operand is the id of its blob, regardless of pathspecs."""
 
 _INDEX_FORMS = frozenset({"show", "cat-file", "rev-parse"})
+"""Commands that accept a file in the index, such as `:README`."""
 _PATCHES = frozenset(
     {
         "-p", "-u", "--patch", "-U", "--unified", "-W", "--function-context", "--patch-with-raw", "--patch-with-stat",
         "--binary", "--check", "--word-diff", "--color-words", "-c", "--cc", "-m", "--diff-merges",
     }
 )  # fmt: skip
+"""Options that make a command print the content of files."""
 _SEARCHES = frozenset({"-S", "-G", "-L"})
 """Options that reveal whether a file contains a text. Repeated guesses would reveal the whole text."""
 
@@ -104,6 +106,7 @@ _INSTEAD_OF_PATCHES = frozenset(
         "--name-status", "--compact-summary", "--stat", "-X", "--dirstat", "--quiet",
     }
 )  # fmt: skip
+"""Options that make a command print no content of files."""
 _BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
 """Options that make a command show files outside its pathspecs, for example a file under its former name."""
 
@@ -250,6 +253,7 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
 
 
 def _is_bare(word: Word) -> bool:
+    """Return whether a word is literal and unquoted."""
     return word == Word(word.text)
 
 

@@ -2,7 +2,8 @@
 
 Each simple command is looked up in the table (`table`, `git`, `languages`), and the path layer judges every file it
 names (`file_reads`). Nothing is run here. Programs outside the core of the table also need a working sandbox, and so do
-features of the shell that cannot be checked word by word. Table and sandbox are two locks, each sufficient alone.
+features of the shell that cannot be checked word by word. The table and the sandbox are two independent protections:
+each is sufficient alone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _VERSION_FILES = (
 """Files with which a folder selects the program that a shim of pyenv, asdf or mise runs."""
 
 _HARM = ("writes", "runs", "changes", "may change", "sets")
-"""The first words of reasons in the table, if the refused option does more than read."""
+"""The first words of the reasons in the table for refused options that do more than read."""
 _METADATA_ROLES: frozenset[Role] = frozenset({"list", "names"})
 """Roles of files whose content is not read."""
 

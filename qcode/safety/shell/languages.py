@@ -32,7 +32,7 @@ _SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*+;?+\s*+")
 _AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*+(?P<end>"?)'
 _AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]++\])++/"
 _AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
-_AWK_KNOWN = frozenset(
+_AWK_ALLOWED_NAMES = frozenset(
     {
         "BEGIN", "END", "if", "else", "for", "in", "while", "do", "break", "continue", "next", "exit", "delete",
         "print", "printf", "length", "substr", "split", "sub", "gsub", "match", "sprintf", "tolower", "toupper",
@@ -45,17 +45,19 @@ _AWK_NAME = re.compile(r"([A-Za-z_]\w*+)(?=\s*+(\S?))")
 _AWK_VARIABLE = re.compile(r"[a-z_]\w{0,20}")
 # A slash after a number, an index or a variable is a division. Anywhere else, even after `)`, it may start a pattern.
 _AWK_DIVISION = re.compile(
-    rf"(?:(?<![\w.])(?!(?:{'|'.join(_AWK_KNOWN - {'NR', 'NF', 'FNR'})})\b)[\w.]+|\])[ \t]*/(?![=/])"
+    rf"(?:(?<![\w.])(?!(?:{'|'.join(_AWK_ALLOWED_NAMES - {'NR', 'NF', 'FNR'})})\b)[\w.]+|\])[ \t]*/(?![=/])"
 )
 _AWK_STRUCTURE = re.compile(r"\bprint|[{}()>]")
-_AWK_UNKNOWN = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
+_AWK_REFUSED = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
 
-# jq: the characters of a filter outside strings; a string up to its end or an expression in it, a parenthesis, or other
-# text; the rest of a string after such an expression; and the names that read anything but the input.
+# The characters of a jq filter outside strings.
 _JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
+# A string up to its end or up to an expression in it, a parenthesis, or other text.
 _JQ_PARTS = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
-_JQ_STRING_REST = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
-_JQ_REACHES_OUT = re.compile(
+# The end of a string after an expression in it.
+_JQ_STRING_END = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
+# Names that read more than the input.
+_JQ_OUTSIDE_NAMES = re.compile(
     r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
     r"get_search_list|ENV|__prog_args)\b"
 )
@@ -71,12 +73,12 @@ def is_reading_awk(script: str) -> bool:
     if len(script) > 2_000 or not script.replace("\n", " ").isprintable():
         return False
     bare = _AWK_LITERALS.sub(_without_awk_literal, script)
-    if _AWK_UNKNOWN.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
+    if _AWK_REFUSED.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
         return False
     for match in _AWK_NAME.finditer(bare):
         name, next_character = match[1], match[2]
         is_variable = _AWK_VARIABLE.fullmatch(name) is not None and next_character != "("
-        if name not in _AWK_KNOWN and not is_variable:
+        if name not in _AWK_ALLOWED_NAMES and not is_variable:
             return False
     return not _awk_redirects(bare)
 
@@ -88,7 +90,7 @@ def _without_awk_literal(match: re.Match[str]) -> str:
 def is_reading_jq(script: str) -> bool:
     """Return whether a jq filter reads only its input."""
     bare = _jq_code(script) if len(script) < 2_000 else None
-    return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_REACHES_OUT.search(bare) is None
+    return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_OUTSIDE_NAMES.search(bare) is None
 
 
 def _jq_code(script: str) -> str | None:
@@ -100,7 +102,7 @@ def _jq_code(script: str) -> str | None:
     position, code, open_counts = 0, list[str](), [0]
     while position < len(script):
         ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
-        match = (_JQ_STRING_REST if ends_expression else _JQ_PARTS).match(script, position + ends_expression)
+        match = (_JQ_STRING_END if ends_expression else _JQ_PARTS).match(script, position + ends_expression)
         if match is None:
             return None
         position = match.end()
@@ -137,6 +139,7 @@ def _awk_redirects(bare: str) -> bool:
 
 
 Roles = tuple[tuple[Word, Role], ...]
+"""Words with the role of each."""
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}", re.ASCII)
 _TEST_OF_FILE = frozenset(f"-{letter}" for letter in "efdsrwxLhbcpSgukOGN")
@@ -157,7 +160,7 @@ def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
 
 
 def script_refusal(name: str, arguments: ParsedArguments) -> str:
-    """Return the reason why a script or format among the arguments may do more than read, empty if none may."""
+    """Return why a script or another argument of this program may do more than read, empty if none may."""
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
             if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):

@@ -1,7 +1,7 @@
 """The parser of shell commands: from tree-sitter's grammar of bash to the types of `ast`. Runs nothing.
 
 Example: `cat "a b" $f | head` becomes a `Pipeline` of two commands. The words of the first are `cat`, the quoted `a b`,
-and a word with one hole, the expansion of `f`.
+and a word with one expansion, of the variable `f`.
 Only an allowlist of node kinds is accepted. Any other node, an error, or non-blank text between nodes raises
 `UnsupportedSyntax`. Each word is unquoted again here, character by character, and must have the same end as in the
 tree. tree-sitter is loaded with the first command.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from qcode.safety.shell.ast import (
     HERE_DOCUMENT,
-    HOLE,
+    PLACEHOLDER,
     UNREADABLE,
     CommandList,
     Expansion,
@@ -31,23 +31,23 @@ from qcode.safety.shell.ast import (
     Word,
 )
 from qcode.safety.shell.bounds import check_bounds
-from qcode.safety.shell.characters import OddCharacter, describe, has_hidden, is_plain, is_unsplit
+from qcode.safety.shell.characters import DisallowedCharacter, character_reason, has_hidden, is_plain, is_unsplit
 from qcode.text.clean import quoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_HOLES = frozenset(
+_EXPANSION_KINDS = frozenset(
     {"simple_expansion", "expansion", "arithmetic_expansion", "command_substitution", "process_substitution"}
 )
 """Node kinds of expansions."""
-_WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
+_WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _EXPANSION_KINDS
 _LEAVES = _WORDS | {"string_content", '"', "$", "[", "]", "{", "}", "..", "command_name"}
 # The text between words (with continued lines), and between statements.
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
-    **dict.fromkeys(_HOLES, "it has an expansion that qcode cannot check"),
+    **dict.fromkeys(_EXPANSION_KINDS, "it has an expansion that qcode cannot check"),
     **dict.fromkeys(("ansi_c_string", "translated_string"), "it has a quote with escapes"),
     "process_substitution": "it contains a process substitution",
     **dict.fromkeys(("variable_assignment", "variable_assignments"), "it sets a variable"),
@@ -76,7 +76,7 @@ def _check_separated(nodes: list[Node]) -> None:
             raise UnsupportedSyntax("it has a word without a clear end")
 
 
-MAX_DEPTH = 30
+MAX_DEPTH = 30  # of nested statements
 _RESERVED = frozenset(
     {
         "!", "{", "}", "if", "then", "elif", "else", "fi", "for", "while", "until", "do", "done", "case", "esac",
@@ -98,15 +98,15 @@ def read_script(text: str) -> Script:
     if reason:
         raise UnsupportedSyntax(reason)
     if has_hidden(text):
-        raise UnsupportedSyntax(describe(text))
+        raise UnsupportedSyntax(character_reason(text))
     source = text.encode("utf-8")
     root = bash_parser().parse(source).root_node
     if root.has_error:
         raise UnsupportedSyntax(UNREADABLE)
     try:
         return _SyntaxReader(text, source).script_of(root)
-    except OddCharacter as odd:
-        raise UnsupportedSyntax(describe(text, odd.char)) from None
+    except DisallowedCharacter as error:
+        raise UnsupportedSyntax(character_reason(text, error.char)) from None
 
 
 @lru_cache(maxsize=1)
@@ -167,12 +167,12 @@ class _Nodes:
         if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
             raise UnsupportedSyntax(UNREADABLE)
 
-    def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
+    def expansions(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
         """Yield the expansions below a word, in order. With `checks`, raise for parts that no plain word has."""
         pending = [node]
         while pending:
             item = pending.pop()
-            if item.type in _HOLES:
+            if item.type in _EXPANSION_KINDS:
                 yield item
                 continue
             if checks and item.type not in _LEAVES:
@@ -272,7 +272,7 @@ class _SyntaxReader(_Nodes):
                 words += self._words(child)
             else:
                 raise UnsupportedSyntax(_reason(child.type, UNREADABLE))
-            if child.type == "command_name" and (len(words) != 1 or words[0].holes):
+            if child.type == "command_name" and (len(words) != 1 or words[0].expansions):
                 raise UnsupportedSyntax("its program is known only when it runs")
         if words and words[0].text in _RESERVED:
             raise UnsupportedSyntax("it has a keyword of the shell in the place of a program")
@@ -280,13 +280,13 @@ class _SyntaxReader(_Nodes):
 
     def _test(self, node: Node) -> Script:
         """Return the commands of `[ ... ]` or `[[ ... ]]`, read from its text and not from the nodes inside."""
-        text, holes = self._with_holes(node, checks=False)
+        text, expansions = self._with_placeholders(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _TEST_BLANKS:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
         opening, closing = Word(text[:size]), Word(text[-size:])
-        (_, first), *others = split_tests(inside, holes)
+        (_, first), *others = split_tests(inside, expansions)
         if others and size == 1:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
         tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in others]
@@ -338,27 +338,27 @@ class _SyntaxReader(_Nodes):
                 raise UnsupportedSyntax("it writes to a file")
         elif operator == "<":
             inputs = (*inputs, target)
-        elif target.holes:
+        elif target.expansions:
             raise UnsupportedSyntax("it writes to a file whose name is known only when it runs")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
         return SimpleCommand((*command.words, *further_words), inputs, outputs)
 
     def _words(self, node: Node) -> tuple[Word, ...]:
-        return read_words(*self._with_holes(node))
+        return read_words(*self._with_placeholders(node))
 
-    def _with_holes(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
-        """Return the text of a node with `HOLE` in place of each expansion, and the expansions."""
+    def _with_placeholders(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
+        """Return the text of a node with `PLACEHOLDER` in place of each expansion, and the expansions."""
         parts: list[bytes] = []
-        holes: list[Expansion] = []
+        expansions: list[Expansion] = []
         position = node.start_byte
-        for hole in self.holes(node, checks=checks):
-            if hole.type == "process_substitution":
-                raise UnsupportedSyntax(_reason(hole.type, ""))
-            parts += [self.source[position : hole.start_byte], HOLE.encode()]
-            holes.append(self._expansion(hole))
-            position = hole.end_byte
-        return b"".join([*parts, self.source[position : node.end_byte]]).decode("utf-8"), tuple(holes)
+        for expansion in self.expansions(node, checks=checks):
+            if expansion.type == "process_substitution":
+                raise UnsupportedSyntax(_reason(expansion.type, ""))
+            parts += [self.source[position : expansion.start_byte], PLACEHOLDER.encode()]
+            expansions.append(self._expansion(expansion))
+            position = expansion.end_byte
+        return b"".join([*parts, self.source[position : node.end_byte]]).decode("utf-8"), tuple(expansions)
 
     def _expansion(self, node: Node) -> Expansion:
         """Return a variable, an arithmetic expansion (a number), or a substitution with its script."""
@@ -390,25 +390,25 @@ _BRACED = re.compile(
     rf"(?P<after>[{_BRACE_CHARS},]*)",
     re.ASCII,
 )
-MAX_EXPANDED = 100
+MAX_EXPANDED = 100  # words of one brace list
 
 
-def read_words(text: str, holes: tuple[Expansion, ...] = ()) -> tuple[Word, ...]:
+def read_words(text: str, expansions: tuple[Expansion, ...] = ()) -> tuple[Word, ...]:
     """Return the words that one written word expands to: several for a brace list, otherwise one.
 
-    `text` has a `HOLE` for each of the `holes`.
+    `text` has a `PLACEHOLDER` for each of the `expansions`.
     """
     if is_unsplit(text):
         return (Word(text),)
-    braced = None if holes else _BRACED.fullmatch(text)
-    return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, holes),)
+    braced = None if expansions else _BRACED.fullmatch(text)
+    return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, expansions),)
 
 
-def read_word(text: str, holes: tuple[Expansion, ...] = ()) -> Word:
+def read_word(text: str, expansions: tuple[Expansion, ...] = ()) -> Word:
     """Return `text` as one word; raise `UnsupportedSyntax` if it is not exactly one."""
-    lexer = _Lexer(text, holes)
+    lexer = _Lexer(text, expansions)
     word = lexer.word()
-    if lexer.position != len(text) or lexer.holes:
+    if lexer.position != len(text) or lexer.expansions:
         raise UnsupportedSyntax("it has a word without a clear end")
     return word
 
@@ -421,9 +421,9 @@ def split_words(text: str) -> tuple[Word, ...]:
     return words
 
 
-def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
+def split_tests(text: str, expansions: tuple[Expansion, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
     """Return the words between the operators `&&` and `||`, each time with the operator before, `;` for the first."""
-    lexer = _Lexer(text, holes)
+    lexer = _Lexer(text, expansions)
     tests: list[tuple[Operator, tuple[Word, ...]]] = []
     operator: Operator = ";"
     words: list[Word] = []
@@ -437,7 +437,7 @@ def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Oper
             raise UnsupportedSyntax("it contains a comment")
         else:
             words.append(lexer.word())
-    if lexer.holes:
+    if lexer.expansions:
         raise UnsupportedSyntax("it contains an expansion")
     return [*tests, (operator, tuple(words))]
 
@@ -451,11 +451,11 @@ def _expanded(braced: re.Match[str]) -> list[str]:
 
 
 class _Lexer:
-    """A reader of words as bash unquotes them. `text` has a `HOLE` for each of the `holes`."""
+    """A reader of words as bash unquotes them. `text` has a `PLACEHOLDER` for each of the `expansions`."""
 
-    def __init__(self, text: str, holes: tuple[Expansion, ...] = ()) -> None:
+    def __init__(self, text: str, expansions: tuple[Expansion, ...] = ()) -> None:
         self.text = text
-        self.holes = holes
+        self.expansions = expansions
         self.position = 0
 
     def skip_blanks(self) -> bool:
@@ -475,7 +475,7 @@ class _Lexer:
                 is_quoted = True
                 parts.append(self._quoted(char))
             else:
-                is_split = is_split or char == HOLE
+                is_split = is_split or char == PLACEHOLDER
                 parts.append(self._bare_text(char, is_first=self.position == start))
         if self.position == start:
             raise UnsupportedSyntax("it contains an operator where a word is expected")
@@ -483,11 +483,11 @@ class _Lexer:
         _check_braces(raw, is_quoted=is_quoted)
         has_glob = not is_quoted and ("*" in raw or "?" in raw)
         word = "".join(parts)
-        count = word.count(HOLE)
-        if count > len(self.holes):
+        count = word.count(PLACEHOLDER)
+        if count > len(self.expansions):
             raise UnsupportedSyntax("it contains an expansion")
-        holes, self.holes = self.holes[:count], self.holes[count:]
-        return Word(word, is_quoted, is_home, has_glob, holes, is_split)
+        expansions, self.expansions = self.expansions[:count], self.expansions[count:]
+        return Word(word, is_quoted, is_home, has_glob, expansions, is_split)
 
     def _starts_at_home(self) -> bool:
         if self.text[self.position] != "~":
@@ -505,7 +505,7 @@ class _Lexer:
             and not (self.text[self.position - 1].isalnum() or self.text[self.position - 1] in "_.^-")
         ):
             raise UnsupportedSyntax("it has a ~ that may be a home folder")
-        if char == HOLE:
+        if char == PLACEHOLDER:
             self.position += 1
             return char
         if char in "*?~{}!" or is_plain(self.text, self.position):
@@ -517,7 +517,7 @@ class _Lexer:
         if char == "$":
             raise UnsupportedSyntax("it contains an expansion")
         if not char.isascii():
-            raise OddCharacter(char)
+            raise DisallowedCharacter(char)
         raise UnsupportedSyntax(f"it contains {quoted(char)} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
@@ -539,7 +539,7 @@ class _Lexer:
                 raise UnsupportedSyntax("a quote is not closed")
             inside = self.text[self.position + 1 : end]
             self.position = end + 1
-            return self._plain_or_refuse(inside)
+            return self._checked_printable(inside)
         return self._double_quoted()
 
     def _double_quoted(self) -> str:
@@ -549,7 +549,7 @@ class _Lexer:
             char = self.text[self.position]
             self.position += 1
             if char == '"':
-                self._plain_or_refuse("".join(parts).replace(HOLE, ""))
+                self._checked_printable("".join(parts).replace(PLACEHOLDER, ""))
                 return "".join(parts)
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
             is_plain = char == "$" and self.text[self.position : self.position + 1] in ('"', "|", ")")
@@ -565,7 +565,7 @@ class _Lexer:
             parts.append(char)
         raise UnsupportedSyntax("a quote is not closed")
 
-    def _plain_or_refuse(self, text: str) -> str:
+    def _checked_printable(self, text: str) -> str:
         if not all(char.isprintable() or char in "\n\t" for char in text):
             raise UnsupportedSyntax("it contains a control or invisible character")
         return text

@@ -1,6 +1,7 @@
 """The risky words of a command: those that destroy, force, or run a download. Pure.
 
-A front end points them out; `dangers` says what they do. They allow and deny nothing: `judge` does.
+A front end highlights them; `dangers` describes their effects. They have no influence on the decision, which `judge`
+makes.
 """
 
 from __future__ import annotations

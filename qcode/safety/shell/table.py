@@ -25,6 +25,7 @@ Role: TypeAlias = Literal[
     "sed", "awk", "jq", "test", "printf", "revision", "path",
 ]  # fmt: skip
 """The meaning of a word for its program, such as a file to read. The header of commands.toml explains each role."""
+# The meaning of each style is in the header of commands.toml, at the key `style`; "getopt" is the default.
 Arity: TypeAlias = Literal["none", "required", "optional"]
 Style: TypeAlias = Literal["getopt", "words", "find", "text"]
 
@@ -106,6 +107,7 @@ class ProgramSpec:
     name: str
     options: Mapping[str, OptionSpec]
     refused: Mapping[str, str]
+    """The reason why each of these options needs approval."""
     operands: Operands
     when: tuple[ConditionalOperands, ...] = ()
     core: bool = False
@@ -122,6 +124,7 @@ class ProgramSpec:
     attached: bool = True
     """An option may have its value in the same word; otherwise the value is always the next word."""
     builtin: bool = False
+    """A builtin of bash, so the search path does not matter."""
     choices: frozenset[str] = frozenset()
     """The only words that may be operands; empty: any."""
     consults: tuple[str, ...] = ()

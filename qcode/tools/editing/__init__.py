@@ -1,5 +1,6 @@
 """Tools that change files (`write`, `edit`, `multi_edit`, `apply_patch`), and `diagnostics`, which checks the changes.
 
 Every change is computed completely before a file is touched (`edit`). `match` and `hunks` find the passage that an edit
-or a patch refers to; `normalize` has alternative readings for a passage that is not found.
+or a patch changes. If a passage is not found, `normalize` suggests other readings of the edit, for example without
+copied line numbers.
 """

@@ -1,7 +1,7 @@
 """The `diagnostics` tool: runs the project's own linters and type checkers on the changed files.
 
-Checkers run code of the project, so a call is translated to a shell command, which is judged, shown and run like any
-other. A checker is used only if the project configures it, in a file that the checker's documentation names.
+Checkers run code of the project, so a call becomes a shell command, which is judged, shown and run like any other. A
+checker is used only if the project configures it, in a file that the checker's documentation names.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ CHECKERS = (
 
 
 class Diagnostics:
-    """The `diagnostics` tool. The agent runs the command of `shell_arguments` in its place, so `run` only refuses."""
+    """The `diagnostics` tool. The agent runs the command from `shell_arguments`; `run` only returns an error."""
 
     spec = ToolSpec(
         name="diagnostics",

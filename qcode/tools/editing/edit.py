@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A planned change."""
+    """A change of one or more files that has not been carried out."""
 
     steps: tuple[FileChange, ...]
     """The changes of files, in order."""
@@ -70,7 +70,7 @@ class ChangeTool(ABC):
         """Compute the change from the current files. Raise `Refused` if it is not possible."""
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
-        """Return the diff against the current files, or the refusal that running would give."""
+        """Return the diff against the current files, or the error that `run` would return."""
         try:
             change = self.plan(check(self.spec, arguments), workspace)
         except Refused as refused:
@@ -240,7 +240,7 @@ class Write(ChangeTool):
 
 
 def _with_endings_of(old: Document, content: str) -> Document:
-    """Return the document for `content`: its own line endings if it has CRLF, otherwise those of `old`."""
+    """Return the document for `content`, with its line endings if it contains CRLF, otherwise with those of `old`."""
     content = content.removeprefix("\ufeff") if old.mark else content
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)

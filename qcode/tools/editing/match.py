@@ -1,6 +1,6 @@
 """The search for the passage of an edit: first exact, then tolerant of wrong blanks and punctuation. Pure.
 
-`apply` makes the edit; `find` and `find_lines` return positions. A tolerant match covers whole lines, or one part of a
+`apply` makes the edit; `find` and `find_lines` return positions. A tolerant match covers whole lines, or a part of one
 line. Lines that the edit keeps stay unchanged in the file, and new lines get the file's indentation (`Reindenter`).
 Example: the file indents with a tab, and the edit replaces "    a()" with "    a()\\n    b()". The passage is found by
 its words, "\\ta()" stays, and "\\tb()" is added. If more than one passage matches, nothing is changed, and the refusal
@@ -30,15 +30,15 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
-    """Return the indentation in the file for each indentation in the edit.
+def pairs_of(old: Sequence[str], file_lines: Sequence[str]) -> dict[str, str] | None:
+    """Return the indentation in the file for each indentation in the edit, None if they have different structures.
 
     Example: if the edit indents its lines with 0, 4 and 8 blanks and the file with 0, 1 and 2 tabs, the result maps 4
     blanks to one tab and 8 blanks to two. If the file has one tab in both lines, the result is None: no one-to-one
     mapping preserves the depth, so the two passages have different structures.
     """
     pairs: dict[str, str] = {}
-    for edit_line, file_line in zip(old, present, strict=True):
+    for edit_line, file_line in zip(old, file_lines, strict=True):
         indent = indent_of(file_line)
         if edit_line.strip() and pairs.setdefault(indent_of(edit_line), indent) != indent:
             return None
@@ -172,7 +172,7 @@ def find(text: str, old: str, new: str) -> PassageMatches:
     if exact and not _splits_indentation(text, old, exact):
         return PassageMatches(exact)
     tolerant = _tolerant(text, old, new)
-    # A match that starts inside an indentation is a line sent with too little of it, so the tolerant match is better.
+    # A match inside an indentation means that the model sent too few blanks, so the tolerant match is better.
     return PassageMatches(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
 
 
@@ -196,7 +196,7 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
-    """Return the matches of the first of `_TOLERANCES` that has one; then of a part of a line with other spacing."""
+    """Return the matches of the first comparison in `_TOLERANCES` that finds any, otherwise those within a line."""
     lines = _Lines(text)
     search = _Search(old, new)
     is_possible = lines.may_match(search)
@@ -269,9 +269,9 @@ class _Search:
     def _changes(self) -> Sequence[tuple[str, int, int, int, int]]:
         return BoundedMatcher(self.lines, self.new_lines, autojunk=False).get_opcodes()
 
-    def formatted_like(self, present: Sequence[str], unit: Callable[[], int]) -> str:
+    def formatted_like(self, file_lines: Sequence[str], unit: Callable[[], int]) -> str:
         """Return the replacement: kept lines unchanged from the file, new lines in its indentation style."""
-        line_pairs = zip(self.lines, present, strict=True)
+        line_pairs = zip(self.lines, file_lines, strict=True)
         indents = {
             indent_of(edit_line): indent_of(file_line) for edit_line, file_line in line_pairs if edit_line.strip()
         }
@@ -279,7 +279,7 @@ class _Search:
         result: list[str] = []
         for kind, start, end, new_start, new_end in self._changes:
             if kind == "equal":
-                result += present[start:end]
+                result += file_lines[start:end]
             else:
                 result += [reindenter.reindent(line) for line in self.new_lines[new_start:new_end]]
         return "\n".join(result)
@@ -313,8 +313,8 @@ class _Lines:
         index = searched.find(pattern)
         while index >= 0:
             after = index + count
-            present = self.lines[index:after]
-            if is_shifted and pairs_of(search.lines, present) is None:
+            file_lines = self.lines[index:after]
+            if is_shifted and pairs_of(search.lines, file_lines) is None:
                 compared += count
                 if compared > _MAX_COMPARED_LINES:
                     raise Refused(_TOO_ALIKE)
@@ -323,7 +323,7 @@ class _Lines:
             replaced += len(search.new_lines)
             if replaced > _MAX_WRITTEN_LINES:
                 raise Refused(_TOO_LONG)
-            yield self._passage(index, after, search, search.formatted_like(present, lambda: self._unit))
+            yield self._passage(index, after, search, search.formatted_like(file_lines, lambda: self._unit))
             index = searched.find(pattern, after)
 
     def _passage(self, index: int, after: int, search: _Search, replacement: str) -> Passage:
@@ -369,24 +369,24 @@ class _RestoredText:
         self._steps = Steps()
         self._cached_texts: dict[str, str] = {}
 
-    def like(self, present: str) -> str:
-        """Return the replacement for `present`, in which unchanged characters are those of `present`.
+    def like(self, file_text: str) -> str:
+        """Return the replacement for `file_text`, with the unchanged characters from `file_text`.
 
         Example: the file has ‘a’ = 1, the edit replaces 'a' = 1 with 'a' = 2; the result is ‘a’ = 2.
         """
-        if len(present) > _MAX_RESTORED_CHARS or len(self._new) > _MAX_RESTORED_CHARS:
+        if len(file_text) > _MAX_RESTORED_CHARS or len(self._new) > _MAX_RESTORED_CHARS:
             return self._new
-        if present not in self._cached_texts:
-            present_folded, folded = fold(present), self._fold_line
+        if file_text not in self._cached_texts:
+            file_folded, folded = fold(file_text), self._fold_line
             parts: list[str] = []
-            matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
+            matcher = BoundedMatcher(file_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
-                    parts.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
+                    parts.append(file_text[file_folded.offsets[start] : file_folded.offsets[end]])
                 else:
                     parts.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
-            self._cached_texts[present] = "".join(parts)
-        return self._cached_texts[present]
+            self._cached_texts[file_text] = "".join(parts)
+        return self._cached_texts[file_text]
 
 
 def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
@@ -517,9 +517,9 @@ def replace(text: str, passages: Sequence[Passage]) -> str:
 
 def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
     listed = ", ".join(map(str, lines[:_SHOWN_MATCHES])) + (", ..." if len(lines) > _SHOWN_MATCHES else "")
-    present = text.split("\n")
+    file_lines = text.split("\n")
     context = "\n".join(
-        f"{number:>6}\t{present[number - 1][:_SHOWN_LINE]}"
+        f"{number:>6}\t{file_lines[number - 1][:_SHOWN_LINE]}"
         for line in lines[:_SHOWN_MATCHES]
         for number in (line - 1, line)
         if number

@@ -25,20 +25,20 @@ _MIN_REPORTED_CHARS = 12
 
 
 def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old_text") -> str:
-    """Return why `old`, the argument `name`, was not found, with the most similar passage of `text`."""
+    """Return a message that `old` was not found, with the most similar passage of `text`. `name` names the argument."""
     hints = _hints(text, old, new, label, name)
     lines, old_lines = text.split("\n"), old.strip("\n").split("\n")
     start = _best_window(lines, old_lines)
     if start is None:
         return f"{name} was not found in {label}, nor anything similar: read the file again. Nothing was changed{hints}"
-    present = lines[start : start + len(old_lines)]
-    diff = list(unified_diff(old_lines, present, name, f"{label}:{start + 1}", context=1))
+    file_lines = lines[start : start + len(old_lines)]
+    diff = list(unified_diff(old_lines, file_lines, name, f"{label}:{start + 1}", context=1))
     shown_diff = "\n".join(line[:300] for line in diff[:_MAX_DIFF_LINES])
     if len(diff) > _MAX_DIFF_LINES:
         shown_diff += f"\n[{len(diff) - _MAX_DIFF_LINES} more lines]"
-    location = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
+    location = f"lines {start + 1}-{start + len(file_lines)}" if len(file_lines) > 1 else f"line {start + 1}"
     numbered = "\n".join(
-        f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _MAX_DIFF_LINES // 2])
+        f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(file_lines[: _MAX_DIFF_LINES // 2])
     )
     return (
         f"{name} was not found in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
@@ -47,7 +47,7 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
 
 
 def _hints(text: str, old: str, new: str, label: str, name: str) -> str:
-    """Return what may have gone wrong, one line each: the edit was made before, or its passage is abbreviated."""
+    """Return a line for each likely cause: the edit was made before, or its passage is abbreviated."""
     hints = []
     if len(new.strip()) >= _MIN_REPORTED_CHARS and text.count(new.strip()) == 1:
         line = text.count("\n", 0, text.find(new.strip())) + 1

@@ -30,7 +30,7 @@ _FOLDS = {
 }
 _MAX_MARKS = 32
 """The maximum number of combining marks on one character; the Unicode stream-safe format (UAX 15) allows 30."""
-_FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
+_NON_ASCII = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def fold(text: str) -> FoldedText:
     parts: list[str] = []
     offsets: list[int] = []
     end = 0
-    for run in _FOREIGN.finditer(text):
+    for run in _NON_ASCII.finditer(text):
         parts.append(text[end : run.start()])
         offsets.extend(range(end, run.start()))
         for start, cluster in _clusters(run[0], run.start()):

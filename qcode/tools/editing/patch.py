@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
-    """Return all paths in the patch of a call."""
+    """Return all paths in the patch of a call, or the error if there is no valid patch."""
     from qcode.text.diff import PatchError, patch_paths
 
     patch = arguments.get("input")

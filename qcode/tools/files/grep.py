@@ -44,7 +44,7 @@ class Query:
     start: Path
     """The folder to search, which is `root` or below it."""
     pattern: str
-    only: str = ""
+    only_file: str = ""
     """The name of the single file in `start` to search, empty for all files."""
     glob: str = ""
     ignore_case: bool = False
@@ -111,7 +111,7 @@ class GrepSearch:
             except BrokenPipeError:
                 pass  # the program ended at once; its exit code is checked below
             is_wanted = _glob_predicate(query)
-            yield from (line for line in _read_events(process.stdout) if query.only or is_wanted(line.file))
+            yield from (line for line in _read_events(process.stdout) if query.only_file or is_wanted(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stop_event.is_set():
                 raise Refused(f"grep: the search failed: {_first_line(error)}")
@@ -129,7 +129,7 @@ class GrepSearch:
 
     def _scanner_input(self, query: Query) -> bytes:
         """Return the input of the scanner: the files that ripgrep would search."""
-        files = [query.only] if query.only else list(self._files(query))
+        files = [query.only_file] if query.only_file else list(self._files(query))
         query_json = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
@@ -176,10 +176,10 @@ def _glob_predicate(query: Query) -> Callable[[str], bool]:
 def _glob_options(query: Query) -> list[str]:
     """Return ripgrep options that skip files which the glob does not match.
 
-    The glob is not passed itself, because ripgrep then also searches ignored files. It is passed as a file type, which
-    matches only file names.
+    With `--glob`, ripgrep would also search ignored files. So these options define a file type, which matches only file
+    names.
     """
-    if query.only or not query.glob:
+    if query.only_file or not query.glob:
         return []
     name = query.glob.rpartition("/")[2]
     is_name = name not in ("", "**") and ":" not in name and not ("{" in query.glob and "/" in query.glob)
@@ -197,7 +197,7 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.context_lines)] if query.context_lines else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
-    return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
+    return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only_file or "./"]
 
 
 def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
@@ -336,7 +336,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     data = workspace.load(location).data  # refuses anything but a regular file
     if is_multiline and len(data) > MAX_FILE_BYTES:
         raise Refused(f"{location.label} is too large to be searched across lines")
-    return replace(query, start=location.path.parent, only=location.path.name)
+    return replace(query, start=location.path.parent, only_file=location.path.name)
 
 
 def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> list[str]:
@@ -347,7 +347,7 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
             if line.file in skipped:
                 continue
             label = workspace.show(query.start / line.file)
-            if not report.knows(label) and not query.only and not workspace.may_search(query.start / line.file):
+            if not report.contains(label) and not query.only_file and not workspace.may_search(query.start / line.file):
                 skipped.add(line.file)
             elif not report.add(label, line):
                 break
@@ -374,7 +374,7 @@ class _Report:
 
     def __init__(self, output: str, max_chars: int, *, has_context: bool) -> None:
         self._output = output
-        self._chars_left = max_chars
+        self._remaining_chars = max_chars
         self._has_context = has_context
         self._counts: dict[str, int] = {}
         self._lines: list[str] = []
@@ -382,7 +382,7 @@ class _Report:
         self._matches = 0
         self._is_full = False
 
-    def knows(self, label: str) -> bool:
+    def contains(self, label: str) -> bool:
         return label in self._counts
 
     def add(self, label: str, line: GrepLine) -> bool:
@@ -390,15 +390,15 @@ class _Report:
         is_match = line.match_index >= 0
         is_content = self._output == "content"
         exceeds_matches = is_content and is_match and self._matches >= MAX_MATCHES
-        exceeds_files = not self.knows(label) and len(self._counts) >= MAX_FILES
-        if exceeds_matches or exceeds_files or self._chars_left <= 0:
+        exceeds_files = not self.contains(label) and len(self._counts) >= MAX_FILES
+        if exceeds_matches or exceeds_files or self._remaining_chars <= 0:
             self._is_full = True
             return False
         self._matches += is_match
         self._counts[label] = self._counts.get(label, 0) + is_match
         if is_content:
             entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
-            self._chars_left -= len(entry)
+            self._remaining_chars -= len(entry)
             self._lines += [*self._heading(label, line.number), entry]
             self._last = (label, line.number)
         return True

@@ -170,10 +170,10 @@ class Ls:
 
 @dataclass(slots=True)
 class _Listing:
-    """The lines so far."""
+    """The lines of a tree, and the numbers of entries without a line."""
 
     lines: list[str] = field(default_factory=list)
-    left_out: int = 0
+    omitted: int = 0
     """The number of entries beyond the limit."""
     ignored: int = 0
     """The number of entries that git ignores."""
@@ -194,8 +194,8 @@ def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
         shows_ignored=arguments.flag("all"),
     )
     notes = []
-    if listing.left_out:
-        notes.append(f"[{listing.left_out:,} more entries; name a folder with path, or use glob]")
+    if listing.omitted:
+        notes.append(f"[{listing.omitted:,} more entries; name a folder with path, or use glob]")
     if listing.ignored:
         notes.append(f"[{listing.ignored:,} ignored by git; set all to list them]")
     if not listing.lines:
@@ -211,15 +211,15 @@ def _add_entries(
 ) -> None:
     """Add the entries of a folder and, down to `depth` levels, of its subfolders.
 
-    `budget[0]` is the number of lines left. A folder takes its lines before its subfolders do, so that the limit cuts
-    the deepest entries.
+    `budget[0]` is the remaining number of lines; the list shares it among all levels. A folder adds its lines before
+    its subfolders do, so the limit omits the deepest entries.
     """
     listed = []
     for item in folder.entries():
         if item.is_ignored and not shows_ignored:
             listing.ignored += 1
         elif budget[0] <= 0:
-            listing.left_out += 1
+            listing.omitted += 1
         else:
             budget[0] -= 1
             listed.append(item)

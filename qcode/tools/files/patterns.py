@@ -19,7 +19,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def split_fixed(pattern: str) -> tuple[str, str]:
-    """Return the leading folders of `pattern` without a wildcard, and the rest: `src` and `*.py` for `src/*.py`."""
+    """Split `pattern` into leading folders without a wildcard and the other parts: `src` and `*.py` for `src/*.py`."""
     parts = pattern.split("/")
     fixed = 0
     while fixed < len(parts) - 1 and not _MAGIC.search(parts[fixed]):
@@ -45,8 +45,8 @@ def _expand_braces(pattern: str) -> list[str]:
 def _translate(pattern: str) -> str:
     r"""Translate a pattern without braces: `a/**/b*.py` becomes `(?:a/(?:[^/]+/)*b[^/]*\.py)`.
 
-    Literal text between two wildcards matches at its first position and never backtracks. The result is the same, and
-    matching a long name cannot take forever.
+    Literal text between two wildcards matches at its first position and never backtracks. This does not change the
+    result, but matching a long name cannot take forever.
     """
     groups: list[list[str]] = [[]]
     parts = pattern.split("/")

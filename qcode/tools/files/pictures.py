@@ -57,7 +57,7 @@ def encode_image(data: bytes, media_type: str, label: str) -> EncodedImage:
         try:
             return _scale_down(content, media_type, label)
         except (*_PILLOW_ERRORS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
-            # For an unknown format, Pillow's message contains the repr of the BytesIO object; that is of no use.
+            # For an unknown format, Pillow's message contains only the repr of the BytesIO object.
             is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
             problem = problem or (str(error) if is_clear else "it cannot be read")
     raise Refused(f"{label} is a broken image: {problem}") from None
@@ -90,8 +90,8 @@ _PILLOW_ERRORS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct
 """The errors of Pillow for broken images: `IndexError` for a PNG without pixels, for example."""
 
 _PNG_START = 8
-_PNG_FRAME = 12
-"""The bytes of a chunk of a PNG around its data: length, name and checksum."""
+_PNG_FRAME_BYTES = 12
+"""The number of bytes of a PNG chunk besides its data: length, name and checksum."""
 
 
 def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
@@ -103,8 +103,8 @@ def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
         return
     chunks: list[tuple[bytes, bytes]] = []
     offset = _PNG_START
-    while offset + _PNG_FRAME <= len(data):
-        size = int.from_bytes(data[offset : offset + 4], "big") + _PNG_FRAME
+    while offset + _PNG_FRAME_BYTES <= len(data):
+        size = int.from_bytes(data[offset : offset + 4], "big") + _PNG_FRAME_BYTES
         chunks.append((data[offset + 4 : offset + 8], data[offset : offset + size]))
         offset += size
     for transparency in (b"tRNS", b""):

@@ -1,6 +1,6 @@
-"""The `read` tool: numbered lines of a text file (a part of a long one), images, PDF pages, and notebook cells.
+"""The `read` tool: numbered lines of a text file, images, PDF pages, and notebook cells.
 
-The text of a PDF is extracted by `pdf_program` in a separate process, because a malicious PDF can take forever.
+A separate process (`pdf_program`) extracts the text of a PDF, because a malicious PDF can take forever.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def page_range(text: str) -> tuple[int, int]:
 
 
 def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperProcess) -> ToolOutcome:
-    """Return the text of some pages, and how to read the rest. Raise `Refused` if the PDF cannot be read."""
+    """Return the text of some pages, and how to read the other pages. Raise `Refused` if the PDF cannot be read."""
     module = importlib.util.find_spec("pypdf")
     if module is None or module.origin is None:
         raise Refused(f"{label} is a PDF, and pypdf, which reads them, is not installed")

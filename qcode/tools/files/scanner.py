@@ -37,8 +37,8 @@ def main() -> int:
         text = _text_of(path)
         if text is not None:
             lines = text.removesuffix("\n").split("\n")
-            find = _multiline_hits if query["multiline"] else _hits
-            for event in _events(name, lines, find(text, pattern, query["max_count"]), query["before_after"]):
+            find_hits = _multiline_hits if query["multiline"] else _hits
+            for event in _events(name, lines, find_hits(text, pattern, query["max_count"]), query["before_after"]):
                 sys.stdout.write(json.dumps(event) + "\n")
     return 0
 

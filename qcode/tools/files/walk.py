@@ -42,7 +42,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
     ignored, the rules above it do not apply, because it was named explicitly.
     """
     prefix = "/".join(start.relative_to(root).parts)
-    entries_left = MAX_ENTRIES
+    remaining_entries = MAX_ENTRIES
     pending = [_Level.of(root, prefix, _rules_above(root, start))]
     while pending:
         level = pending[-1]
@@ -50,8 +50,8 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
         if entry is None:
             pending.pop()
             continue
-        entries_left -= 1
-        if entries_left < 0:
+        remaining_entries -= 1
+        if remaining_entries < 0:
             raise WalkTooLarge
         if is_stopped():
             return
@@ -97,7 +97,7 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of a listing. It is read only by `entries` and `count`."""
+    """A folder of a listing. Only `entries` and `count` read the disk."""
 
     root: Path
     relative: str

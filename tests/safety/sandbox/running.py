@@ -27,10 +27,12 @@ def working_sandboxes() -> dict[str, Sandbox]:
     found = {}
     for kind in KINDS:
         for sandbox in candidates(kind):
-            form = sandbox.form
+            variant = sandbox.variant
             words: list[str] = [kind]
-            if kind == "bubblewrap" and form.is_root:
-                words.append("prepared" if form.is_prepared else "namespace" if form.has_user_namespace else "plain")
+            if kind == "bubblewrap" and variant.is_root:
+                words.append(
+                    "prepared" if variant.mounts_in_thread else "namespace" if variant.has_user_namespace else "plain"
+                )
             found["-".join(words)] = sandbox
     return found
 
@@ -51,7 +53,7 @@ class Box:
     def __init__(self, sandbox: Sandbox, base: Path, search_path: str = SEARCH_PATH) -> None:
         base = Path(os.path.realpath(base))
         self.kind = sandbox.kind
-        self.is_prepared = sandbox.form.is_prepared
+        self.mounts_in_thread = sandbox.variant.mounts_in_thread
         self.work, self.home, self.scratch = base / "home/work", base / "home", base / "scratch"
         self.outside = base / "outside"
         for folder in (self.work / "src", self.home / ".ssh", self.home / ".config/git", self.scratch, self.outside):

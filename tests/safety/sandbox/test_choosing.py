@@ -11,7 +11,7 @@ from qcode.safety.paths import SandboxScope
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.sandbox import bubblewrap, detection
 from qcode.safety.sandbox import confinement as scope_module
-from qcode.safety.sandbox.bubblewrap import BwrapForm
+from qcode.safety.sandbox.bubblewrap import BwrapVariant
 from qcode.safety.sandbox.confinement import Confinement, confinement_for, links_to, program_folders
 from qcode.safety.sandbox.detection import Sandbox, find_sandbox, is_effective
 from qcode.safety.sandbox.index import WorkspaceIndex
@@ -151,7 +151,7 @@ def test_linked_workspace_is_reached_by_its_path(bubble: Box) -> None:
 
 @pytest.mark.parametrize("is_root", [True, False])
 def test_command_line_drops_rights_network_and_processes(is_root: bool) -> None:
-    way = BwrapForm("/usr/bin/bwrap", is_root=is_root, has_user_namespace=not is_root, is_prepared=is_root)
+    way = BwrapVariant("/usr/bin/bwrap", is_root=is_root, has_user_namespace=not is_root, mounts_in_thread=is_root)
     for level in ("read-only", "workspace"):
         launch = bubblewrap.launch(way, ["/bin/true"], Confinement(level))
         options = launch.argv
@@ -191,7 +191,7 @@ def test_bubblewrap_without_one_of_its_restrictions_is_not_used(removed: str, mo
         pytest.skip("bubblewrap does not work on this machine")
     real = bubblewrap.launch
 
-    def without(way: BwrapForm, argv: list[str], confinement: Confinement) -> object:
+    def without(way: BwrapVariant, argv: list[str], confinement: Confinement) -> object:
         launch = real(way, argv, confinement)
         at = launch.argv.index(removed)
         options = (*launch.argv[:at], *launch.argv[at + 2 :])

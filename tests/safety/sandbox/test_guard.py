@@ -166,7 +166,7 @@ def test_folder_too_large_to_copy_stays(root: Path, elsewhere: Path, monkeypatch
     (root / "steer").mkdir()
     for number in range(5):
         (root / f"steer/{number}").write_text("content")
-    monkeypatch.setattr(relocation, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(relocation, "MAX_COPIED_ENTRIES", 3)
     with pytest.raises(OSError, match="too many") as raised:
         relocation.move(str(root / "steer"), str(elsewhere / "kept"))
     assert raised.value.errno == errno.EFBIG

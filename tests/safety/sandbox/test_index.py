@@ -142,7 +142,7 @@ def test_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.Mon
 
 
 def test_large_tree_is_checked_every_two_seconds_unless_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "LARGE_TREE", 3)
+    monkeypatch.setattr(index, "LARGE_TREE_FOLDERS", 3)
     now = [0.0]
     for number in range(5):
         (root / str(number)).mkdir()
@@ -152,7 +152,7 @@ def test_large_tree_is_checked_every_two_seconds_unless_forced(root: Path, monke
     assert found.refresh().secrets == ()
     assert len(found.refresh(is_forced=True).secrets) == 1
     made(root, "2/.env")
-    now[0] += index.LARGE_TREE_S
+    now[0] += index.LARGE_TREE_REFRESH_S
     assert len(found.refresh().secrets) == 2
 
 

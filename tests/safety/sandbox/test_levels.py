@@ -151,7 +151,7 @@ _DEVICES = "head -c 2 /dev/zero | wc -c; head -c 1 /dev/urandom | wc -c; echo x 
 
 @pytest.mark.parametrize("level", ["read-only", "workspace", "protect"])
 def test_root_makes_few_mounts_and_no_device_or_kernel_file_can_be_changed(every_bubble: Box, level: Level) -> None:
-    if not every_bubble.is_prepared:
+    if not every_bubble.mounts_in_thread:
         pytest.skip("only root prepares the mounts")
     assert every_bubble.run(level, _DEVICES).text == "2\n1\n0\n"
     mounts = every_bubble.run(level, "cat /proc/self/mountinfo").text
@@ -163,7 +163,7 @@ def test_root_makes_few_mounts_and_no_device_or_kernel_file_can_be_changed(every
 
 
 def test_devices_are_mounted_if_root_may_not_make_them(every_bubble: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not every_bubble.is_prepared:
+    if not every_bubble.mounts_in_thread:
         pytest.skip("only root prepares the mounts")
 
     def refuse(*_: object) -> None:

@@ -23,7 +23,7 @@ X86_64, AARCH64, I386 = 0xC000003E, 0xC00000B7, 0x40000003
 def tables() -> dict[str, tuple[int | None, int | None]]:
     found: dict[str, tuple[int | None, int | None]] = {}
     for name, table in vars(seccomp).items():
-        if isinstance(table, dict) and name[1:].isupper() and name not in ("AUDIT_ARCH", "COLUMN"):
+        if isinstance(table, dict) and name[1:].isupper() and name not in ("AUDIT_ARCH", "COLUMN_OF"):
             found |= table
     found |= {name: numbers for name, numbers, _ in seccomp.ON_PROCESS}
     single = {"socket": seccomp.SOCKET, "socketpair": seccomp.SOCKETPAIR, "clone": seccomp.CLONE}

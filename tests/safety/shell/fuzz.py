@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from qcode.safety.git_repository import GitConfig
+from qcode.safety.git_repository import RepositoryProbe
 from qcode.safety.launcher import BashSyntax
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes
@@ -204,7 +204,9 @@ def policy_of(scratch: Scratch) -> Policy:
     path = scratch.env["PATH"]
     root = scratch.workspace
     index = WorkspaceIndex((str(root),))
-    probes = Probes(BashSyntax(path, (root,)), GitConfig(root, scratch.env, (root,)), lambda: LANDLOCK, index.refresh)
+    probes = Probes(
+        BashSyntax(path, (root,)), RepositoryProbe(root, scratch.env, (root,)), lambda: LANDLOCK, index.refresh
+    )
     return Policy("default", Rules.of(), True, root, home=scratch.home, search_path=path, probes=probes)
 
 

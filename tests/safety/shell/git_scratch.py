@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcode.safety.git_repository import overrides
+from qcode.safety.git_repository import override_variables
 from qcode.values import dataclass
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -61,7 +61,7 @@ def make_scratch(folder: Path) -> GitScratch:
     (home / ".ssh").mkdir()
     (home / ".ssh/id_rsa").write_text("canary:outside\n")
     (folder / "outside/passwd").write_text("canary:outside\n")
-    env = {"PATH": PATH, "HOME": str(home), "LC_ALL": "C.UTF-8", **overrides()}
+    env = {"PATH": PATH, "HOME": str(home), "LC_ALL": "C.UTF-8", **override_variables()}
     scratch = GitScratch(repo, home, traps, env)
     _commit_history(scratch)
     _leave_work(scratch)

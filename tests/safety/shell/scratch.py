@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from qcode.safety.git_repository import overrides
+from qcode.safety.git_repository import override_variables
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
@@ -128,7 +128,7 @@ def make_scratch(root: Path, more: Iterable[str] = ()) -> Scratch:
         "RIPGREP_CONFIG_PATH": str(home / ".ripgreprc"),
         "SECRET_TOKEN": "line",
     }
-    return Scratch(root, workspace, home, outside, {**command_environment(given), **overrides()})
+    return Scratch(root, workspace, home, outside, {**command_environment(given), **override_variables()})
 
 
 def is_installed(program: str) -> bool:

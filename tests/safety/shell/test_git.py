@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from qcode.safety.probes import Repository, TrackedFiles
-from qcode.safety.shell.ast import HOLE, Expansion, Word
+from qcode.safety.shell.ast import PLACEHOLDER, Expansion, Word
 from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git, repository_refusal, secrets_refusal
 from qcode.safety.shell.table import git_commands
 
@@ -214,9 +214,9 @@ def test_command_that_may_do_more_than_read_is_not_understood(command: str) -> N
 @pytest.mark.parametrize(
     "word",
     [
-        Word(HOLE, unknown="text"),
-        Word(f"--grep={HOLE}", unknown="text"),
-        Word("x", holes=(Expansion("X"),), unknown="text"),
+        Word(PLACEHOLDER, unknown="text"),
+        Word(f"--grep={PLACEHOLDER}", unknown="text"),
+        Word("x", expansions=(Expansion("X"),), unknown="text"),
         Word("*.py", has_glob=True),
         Word("~/x", is_home=True),
     ],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.git_repository import GitConfig
+from qcode.safety.git_repository import RepositoryProbe
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.git import GitUse, Kind, classify_operands, read_git
 from qcode.safety.shell.table import ProgramSpec
@@ -182,8 +182,8 @@ def takes_values_as_listed(scratch: GitScratch, program: ProgramSpec, name: str)
     return False
 
 
-def probe(scratch: GitScratch) -> GitConfig:
-    return GitConfig(scratch.repo, {"PATH": PATH, "HOME": str(scratch.home)})
+def probe(scratch: GitScratch) -> RepositoryProbe:
+    return RepositoryProbe(scratch.repo, {"PATH": PATH, "HOME": str(scratch.home)})
 
 
 def read(scratch: GitScratch, words: Sequence[str]) -> GitUse | str:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qcode.safety.launcher import BashSyntax
-from qcode.safety.shell.ast import HOLE, UnsupportedSyntax, Word
+from qcode.safety.shell.ast import PLACEHOLDER, UnsupportedSyntax, Word
 from qcode.safety.shell.judge import read_flow
 from tests.fakes.examples import share
 
@@ -54,7 +54,7 @@ def _pattern(word: Word) -> str:
     """Return a pattern for the arguments of a word: any text for unknown parts, any words if it may be several."""
     if word.may_be_several:
         return r"(?:[^\x1f]*\x1f)*"
-    fixed = (re.escape(piece) for piece in word.text.split(HOLE)) if word.unknown else [re.escape(word.text)]
+    fixed = (re.escape(piece) for piece in word.text.split(PLACEHOLDER)) if word.unknown else [re.escape(word.text)]
     return r"[^\x1f]*".join(fixed) + r"\x1f"
 
 

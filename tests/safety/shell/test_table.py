@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from qcode.safety.shell import table
-from qcode.safety.shell.ast import HOLE, Expansion, Word
+from qcode.safety.shell.ast import PLACEHOLDER, Expansion, Word
 from qcode.safety.shell.table import (
     ConditionalOperands,
     Operands,
@@ -143,12 +143,12 @@ def test_refused_option_is_named_with_the_reason_of_the_table() -> None:
 @pytest.mark.parametrize(
     "word",
     [
-        Word(HOLE, unknown="text"),
-        Word(HOLE, unknown="words"),
-        Word(f"-{HOLE}", unknown="text"),
-        Word(f"--key={HOLE}", unknown="text"),
-        Word(f"src/{HOLE}", unknown="words"),
-        Word(HOLE, holes=(Expansion("X"),), unknown="text"),
+        Word(PLACEHOLDER, unknown="text"),
+        Word(PLACEHOLDER, unknown="words"),
+        Word(f"-{PLACEHOLDER}", unknown="text"),
+        Word(f"--key={PLACEHOLDER}", unknown="text"),
+        Word(f"src/{PLACEHOLDER}", unknown="words"),
+        Word(PLACEHOLDER, expansions=(Expansion("X"),), unknown="text"),
         Word("-*", has_glob=True),
         Word("--*", has_glob=True),
         Word("-r*", has_glob=True),
@@ -159,8 +159,8 @@ def test_word_that_could_become_an_option_is_not_understood(word: Word) -> None:
 
 
 def test_unknown_word_is_an_operand_if_it_cannot_be_an_option() -> None:
-    inside = Word(f"src/{HOLE}", unknown="text")
-    leading = Word(HOLE, unknown="words")
+    inside = Word(f"src/{PLACEHOLDER}", unknown="text")
+    leading = Word(PLACEHOLDER, unknown="words")
     assert read(SORT, inside).operands == ((inside, "read"),)
     assert read(SORT, "--", leading).operands == ((leading, "read"),)
     assert read(SORT, Word("*.py", has_glob=True)).by_role("read") == (Word("*.py", has_glob=True),)
@@ -168,10 +168,10 @@ def test_unknown_word_is_an_operand_if_it_cannot_be_an_option() -> None:
 
 def test_next_word_is_not_a_value_if_it_could_be_several() -> None:
     assert complaint(SORT, "-k", Word("*", has_glob=True))
-    assert complaint(SORT, "--key", Word(HOLE, unknown="words"))
-    assert read(SORT, "-k", Word(HOLE, unknown="text")).options[0][1] == Word(HOLE, unknown="text")
-    assert complaint(SORT, "-S", Word(HOLE, unknown="text"))
-    assert read(SORT, "-S", Word(HOLE, unknown="number")).has("-S")
+    assert complaint(SORT, "--key", Word(PLACEHOLDER, unknown="words"))
+    assert read(SORT, "-k", Word(PLACEHOLDER, unknown="text")).options[0][1] == Word(PLACEHOLDER, unknown="text")
+    assert complaint(SORT, "-S", Word(PLACEHOLDER, unknown="text"))
+    assert read(SORT, "-S", Word(PLACEHOLDER, unknown="number")).has("-S")
 
 
 def test_wildcard_in_an_attached_value_counts_only_if_the_value_is_a_file() -> None:
@@ -237,7 +237,7 @@ def test_default_is_read_if_no_operand_names_a_file() -> None:
     search = row(operands=["pattern", "tree..."], default="tree:.")
     assert read(search, "x").by_role("tree") == (Word("."),)
     assert read(search, "x", "src").by_role("tree") == (Word("src"),)
-    vanishing = Word(HOLE, unknown="words")
+    vanishing = Word(PLACEHOLDER, unknown="words")
     assert read(search, "--", "x", vanishing).by_role("tree") == (vanishing, Word("."))
     assert read(search, "x", Word("*", has_glob=True)).by_role("tree") == (Word("*", has_glob=True),)
     assert complaint(row(operands=["read..."], minimum=1), "--", vanishing)
@@ -273,7 +273,7 @@ def test_option_takes_two_words_if_it_has_two_roles() -> None:
 
 def test_every_word_is_an_operand_if_the_row_says_text() -> None:
     echo = row(style="text", operands=["text..."])
-    words = ("-x", "--", "@f", Word(HOLE, unknown="words"))
+    words = ("-x", "--", "@f", Word(PLACEHOLDER, unknown="words"))
     assert [word for word, _ in read(echo, *words).operands] == [*map(Word, words[:3]), words[3]]
 
 
@@ -281,7 +281,7 @@ def test_operand_is_one_of_the_choices_if_there_are_any() -> None:
     tput = row(choices="cols lines", operands=["name..."])
     assert operands(read(tput, "cols", "lines")) == ["cols", "lines"]
     assert complaint(tput, "reset")
-    assert complaint(tput, Word(f"a{HOLE}", unknown="text"))
+    assert complaint(tput, Word(f"a{PLACEHOLDER}", unknown="text"))
 
 
 def test_dash_is_not_understood_if_the_row_refuses_it() -> None:
@@ -353,8 +353,8 @@ def test_expression_of_find_is_read_after_the_starting_points() -> None:
         ["@f"],
         [".", "-maxdepth", "x"],
         [".", "--print"],
-        [".", Word(HOLE, unknown="text")],
-        [Word(HOLE, unknown="text")],
+        [".", Word(PLACEHOLDER, unknown="text")],
+        [Word(PLACEHOLDER, unknown="text")],
         [".", "-print", Word("*", has_glob=True)],
         [".", "-name", Word("*", has_glob=True)],
     ],

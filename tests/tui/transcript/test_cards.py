@@ -84,7 +84,7 @@ def test_output_is_collapsed_to_head_and_tail() -> None:
 def test_hidden_lines_include_those_that_the_output_leaves_out(tmp_path: Path) -> None:
     lines = [f"line {number}\n" for number in range(1, 201)]
     collector = OutputCollector(400, lambda: tmp_path)
-    collector.feed("".join(lines).encode())
+    collector.add("".join(lines).encode())
     collector.close()
     card = running(Clock())
     card.change(CardUpdate(output=collector.text_for_user()))
