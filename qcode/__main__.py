@@ -1,4 +1,4 @@
-"""The entry point. It answers `--version` and `--help` before other modules load, and leaves the rest to `cli`."""
+"""The entry point. It answers `--version` and `--help` before other modules load, and runs `cli` for all else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> int:
 def _open_missing_streams() -> None:
     """Open the null device for each missing standard stream, because the next opened file would get its number.
 
-    In place of standard output it is opened for reading only, so that writing an answer is an error and not a success.
+    The device for standard output is opened for reading only, so that writing an answer fails.
     """
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""Pauses garbage collection while qcode creates objects that live until exit. Several rooms use it."""
+"""Pauses garbage collection while qcode creates objects that live until exit. Several packages use it."""
 
 from __future__ import annotations
 

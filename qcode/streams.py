@@ -34,7 +34,7 @@ class Pipe:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        import asyncio  # loads here: the first line of the input is read and answered without it
+        import asyncio  # loads here, because the first line of the input is read and answered without it
 
         self._stream = stream
         self._unwritten = bytearray()
@@ -98,23 +98,22 @@ class Pipe:
 
 
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
-"""The maximum size of the lines that wait to be handled. Reading then pauses, so a flooding writer has to wait."""
-REQUEST_COST = 16 * 1024
-"""The bytes to `hold` for each open request in addition to its line: they stand for its task and its answer."""
+"""The maximum size of the lines that wait to be handled. Above it, the reader pauses, so the writer has to wait."""
+REQUEST_OVERHEAD_BYTES = 16 * 1024
+"""The bytes to `hold` for each open request in addition to its line, for its task and its answer."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
 """The maximum length of a line.
 
-Enough for several images of the maximum size, or for more text than any context window holds.
+A line can contain several images of the maximum size, or more text than any context window.
 """
-
 
 _CHUNK_BYTES = 65_536
 
 
 def read_first_line(descriptor: int) -> bytes:
-    """Return the input up to its first line that is not blank, with any input read beyond it; raise `OSError`.
+    """Read until the input has a line that is not blank, and return all input that was read; raise `OSError`.
 
-    Blocks. If the input has no such line, or the line is too long, the result has no complete line.
+    This function blocks. If the input has no such line, or the line is too long, the result has no complete line.
     """
     line = bytearray()
     while len(line) <= MAX_LINE_BYTES and (chunk := os.read(descriptor, _CHUNK_BYTES)):
@@ -129,8 +128,8 @@ class StdinReader:
 
     At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both functions are called
     in the event loop that runs when the reader is created. `first_bytes` is input that was read before. A line counts
-    as handled when `on_line` returns. `on_line` can call `hold` with the size of its line, so that the line counts as
-    waiting until `release`. While more than `MAX_AHEAD_BYTES` of lines wait, nothing more is read.
+    as handled when `on_line` returns, unless `on_line` calls `hold` with its size; then it counts as waiting until
+    `release`. While more than `MAX_AHEAD_BYTES` of lines wait, the reader pauses.
     """
 
     def __init__(
@@ -149,7 +148,7 @@ class StdinReader:
         self._on_line = on_line
         self._on_end = on_end
         self._max_line_bytes = max_line_bytes
-        self._ahead = 0  # the bytes of the lines that are read and not handled yet
+        self._unhandled_bytes = 0  # the bytes of the lines that are read and not handled yet
         self._space = threading.Condition()
         self._loop = asyncio.get_running_loop()
         # The thread is never joined: it may block in a read forever.
@@ -190,20 +189,20 @@ class StdinReader:
     def hold(self, size: int) -> None:
         """Count bytes as not yet handled."""
         with self._space:
-            self._ahead += size
+            self._unhandled_bytes += size
 
     def release(self, size: int) -> None:
         """Count held bytes as handled."""
         with self._space:
-            self._ahead -= size
+            self._unhandled_bytes -= size
             self._space.notify()
 
     def _enqueue(self, line: bytes | None) -> None:
         size = len(line or b"")
         with self._space:
             # If no line waits, the next one is passed on even if it is longer than the limit.
-            self._space.wait_for(lambda: not self._ahead or self._ahead + size <= MAX_AHEAD_BYTES)
-            self._ahead += size
+            self._space.wait_for(lambda: not self._unhandled_bytes or self._unhandled_bytes + size <= MAX_AHEAD_BYTES)
+            self._unhandled_bytes += size
         self._loop.call_soon_threadsafe(self._handle_line, line, size)
 
     def _handle_line(self, line: bytes | None, size: int) -> None:

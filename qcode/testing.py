@@ -54,7 +54,7 @@ class Scripted:
         self.name = name
         self.host = name
         self.requests: list[ModelRequest] = []
-        """The requests so far."""
+        """The requests that the model has received."""
         self._replies = list(replies)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:

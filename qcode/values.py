@@ -25,7 +25,7 @@ else:
     def dataclass(
         *, slots: bool, frozen: bool = False, kw_only: bool = False
     ) -> Callable[[type[ValueT]], type[ValueT]]:
-        """Make a class with slots, and with a hash if it is frozen. `kw_only`: all fields are passed by name."""
+        """Make a class with slots, and with a hash if it is frozen. With `kw_only`, all fields are passed by name."""
         if not slots:
             raise TypeError("a value has slots")
         return lambda cls: _value_class(cls, is_frozen=frozen, is_named=kw_only)
@@ -79,7 +79,7 @@ class _Fields:
 
 
 def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any]:
-    """Return a class with slots and the body of `cls`; `is_named`: its fields are passed by name only."""
+    """Return a class with slots and the body of `cls`. If `is_named`, its fields are passed by name only."""
     body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
     fields = _Fields(cls, is_named=is_named)
     inherited = frozenset(fields.defaults)

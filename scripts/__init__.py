@@ -1,1 +1,1 @@
-"""Builders of the data that ships in the package. Run by hand; not part of the wheel."""
+"""Builders of data and documentation, and checks of the style. They run by hand or in CI; the wheel lacks them."""

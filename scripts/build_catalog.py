@@ -1,4 +1,4 @@
-"""Rebuild `qcode/providers/data/models.json` from the price table that the litellm wheel carries (MIT).
+"""Rebuild `qcode/providers/data/models.json` from the price table in the wheel of litellm (MIT license).
 
 Run by hand: `pip download --no-deps litellm`, unpack it, then
 `python -m scripts.build_catalog model_prices_and_context_window_backup.json "litellm 1.109.1" 2026-11-21`.
@@ -44,13 +44,13 @@ _NOT_FOR_CODE = re.compile(
     r"^ft:|audio|tts|realtime|live|robotics|omni|image|lyria|learnlm|guard|voxtral|vision-\d+b|container|"
     r"search-(?:preview|api)|deep-research|computer-use|multi-agent|nano-banana|-exp-"
 )
-# Providers with a native prefill that do not repeat the beginning in the reply (Mistral does).
+# Providers that support prefill and do not repeat its text in the reply, as Mistral does.
 _PREFILL = frozenset({"anthropic", "bedrock", "deepseek"})
 
 
 def trim(table: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
-    """Return the rows worth keeping, by provider and model name, sorted; a dated twin of a row is dropped."""
-    kept: dict[str, dict[str, Row]] = {}
+    """Return the rows of coding models by provider and model name, sorted, without dated names of the same model."""
+    models: dict[str, dict[str, Row]] = {}
     for key, entry in sorted(table.items(), key=lambda item: "/" in item[0]):
         provider = PROVIDERS.get(str(entry.get("litellm_provider")))
         if provider is None or entry.get("mode") not in ("chat", "responses"):
@@ -58,8 +58,8 @@ def trim(table: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
         name = exact_name(provider, key.removeprefix(f"{entry['litellm_provider']}/"))
         row = _row(provider, entry)
         if row is not None and not _NOT_FOR_CODE.search(name) and not (provider == "bedrock" and "@" in name):
-            kept.setdefault(provider, {})[name] = row
-    return {provider: _without_twins(provider, rows) for provider, rows in sorted(kept.items())}
+            models.setdefault(provider, {})[name] = row
+    return {provider: _without_dated_names(provider, rows) for provider, rows in sorted(models.items())}
 
 
 def _row(provider: str, entry: Row) -> Row | None:
@@ -84,7 +84,7 @@ def _row(provider: str, entry: Row) -> Row | None:
 
 
 def _price(entry: Row) -> list[str | None] | None:
-    """Return USD per million tokens as decimal text, or None where the host has no single price."""
+    """Return the prices in USD per million tokens as decimal text, None if the provider has no single price."""
     if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
         return None
     return [_per_million(entry.get(field)) for field in _PRICES]
@@ -97,16 +97,16 @@ def _per_million(cost: Decimal | int | None) -> str | None:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _without_twins(provider: str, rows: dict[str, Row]) -> dict[str, Row]:
-    def is_twin(name: str) -> bool:
-        plain = plain_name(provider, name)
-        return plain != name and rows.get(plain) == rows[name]
+def _without_dated_names(provider: str, rows: dict[str, Row]) -> dict[str, Row]:
+    def is_duplicate(name: str) -> bool:
+        undated = plain_name(provider, name)
+        return undated != name and rows.get(undated) == rows[name]
 
-    return {name: rows[name] for name in sorted(rows) if not is_twin(name)}
+    return {name: rows[name] for name in sorted(rows) if not is_duplicate(name)}
 
 
 def render(models: Mapping[str, Mapping[str, Row]], source: str, date: str) -> str:
-    """Return the file: JSON with one model a line, so that a rebuild reads well as a diff."""
+    """Return the JSON text of the file, with one model per line, so that the diff of a rebuild is readable."""
     parts = []
     for provider, rows in models.items():
         lines = ",\n".join(f"   {_compact(name)}: {_compact(row)}" for name, row in rows.items())

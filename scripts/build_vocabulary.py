@@ -1,8 +1,8 @@
-"""Rebuild the vocabulary in `qcode/providers/data` from the rank file that the litellm wheel carries.
+"""Rebuild the vocabulary in `qcode/providers/data` from the rank file in the wheel of litellm.
 
 Run by hand: `pip download --no-deps litellm`, then
 `python -m scripts.build_vocabulary litellm-1.109.1-*.whl "litellm 1.109.1" 2026-11-21`.
-The installed tiktoken says what the file must hash to and gives the pattern and the license text; nothing is fetched.
+The installed tiktoken provides the expected hash of the file, the pattern and the license text. Nothing is downloaded.
 litellm is never a dependency.
 """
 
@@ -25,10 +25,10 @@ _LICENSE = f"MIT, Copyright (c) 2022 OpenAI, Shantanu Jain; the text is in {NAME
 
 
 def read_wheel(wheel: Path) -> tuple[bytes, dict[str, Any]]:
-    """Return the rank file in `wheel` and tiktoken's definition of the vocabulary made with it.
+    """Return the rank file in `wheel`, and tiktoken's definition of the vocabulary from that file.
 
-    The wheel keeps the file as tiktoken's cache would, under the SHA-1 of its address. Raise `ValueError` if
-    the file is missing or has another hash than tiktoken expects.
+    The name of the file is the SHA-1 of its URL, as in the cache of tiktoken. Raise `ValueError` if the file is missing
+    or does not have the hash that tiktoken expects.
     """
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # the plug-in part of tiktoken has no types
 

@@ -1,8 +1,8 @@
-"""The moving picture of the README: `python -m scripts.moving_picture` records the app and writes `docs/moving.svg`.
+"""The animation in the README: `python -m scripts.moving_picture` records the app and writes `docs/moving.svg`.
 
 qcode runs in a real terminal on the demo model: a truncated reply is requested again and continued, then an edit is
-shown and approved. Each distinct row of the screen is drawn once; the frames refer to the rows, and CSS shows one frame
-after another. A viewer without animation shows the last frame.
+shown and approved. The SVG contains each distinct row of the screen once. The frames refer to the rows, and CSS shows
+one frame after another. A viewer without animation shows the last frame.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from tests.e2e.terminal import Terminal
 PICTURE = Path(__file__).parents[1] / "docs" / "moving.svg"
 COLUMNS, ROWS = 88, 24
 _CELL_W, _CELL_H, _PAD = 8.4, 18, 14
-_INK, _PAPER = "#c8d0dc", "#12151c"
-_MAX_S, _MIN_S = 1.2, 0.08
-_NAMED = {
+_FOREGROUND, _BACKGROUND = "#c8d0dc", "#12151c"
+_MAX_S, _MIN_S = 1.2, 0.08  # of one frame
+_COLORS = {
     "black": "#1c1f26", "red": "#e06c75", "green": "#98c379", "brown": "#e5c07b", "blue": "#61afef",
     "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#c8d0dc",
 }  # fmt: skip
 
 Style: TypeAlias = "tuple[str, str, bool, bool]"
+"""Foreground, background, bold, italic."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ class Frame:
 
 
 class Recorder:
-    """Takes a frame of a terminal whenever its screen has changed."""
+    """A recorder of the screen of a terminal as frames. Equal frames become one."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._since = time.monotonic()
         self.frames: list[Frame] = []
 
-    def take(self, seconds: float = 0.0) -> None:
-        """Add the screen as it is; without `seconds` it is shown for about as long as it was seen."""
+    def add_frame(self, seconds: float = 0.0) -> None:
+        """Add the current screen. It is shown for `seconds`, by default for about the time since the last frame."""
         now = time.monotonic()
         rows = tuple(row_svg(self._terminal, row) for row in range(ROWS))
         shown = seconds or min(max(now - self._since, _MIN_S), _MAX_S)
@@ -60,27 +61,27 @@ class Recorder:
             self.frames.append(Frame(rows, shown))
         self._since = now
 
-    def watch(self, expected: str, every_s: float, seconds: float = 0.0) -> None:
-        """Record until the screen has the `expected` text, a frame every `every_s` seconds."""
+    def record_until(self, expected: str, every_s: float, seconds: float = 0.0) -> None:
+        """Add a frame every `every_s` seconds until the screen shows `expected`. Show the last one for `seconds`."""
         last = time.monotonic()
 
         def is_shown(text: str) -> bool:
             nonlocal last
             if time.monotonic() - last >= every_s:
                 last = time.monotonic()
-                self.take()
+                self.add_frame()
             return expected in text
 
         self._terminal.wait_for(is_shown, 60)
-        self.take(seconds)
+        self.add_frame(seconds)
 
-    def write(self, text: str) -> None:
-        """Type a prompt, a few letters a frame, and send it."""
+    def type_prompt(self, text: str) -> None:
+        """Type a prompt, with a frame after every three letters, and send it."""
         for start in range(0, len(text), 3):
             typed = text[: start + 3].rstrip()
             self._terminal.press(text[start : start + 3])
             self._terminal.wait_for(lambda screen, typed=typed: typed in screen)  # type: ignore[misc]  # bound now
-            self.take(0.12)
+            self.add_frame(0.12)
         self._terminal.press("\r")
 
 
@@ -96,32 +97,32 @@ def record() -> list[Frame]:
         with Terminal(cli, *arguments, env=home, columns=COLUMNS, rows=ROWS) as terminal:
             terminal.wait_for("? keys")
             recorder = Recorder(terminal)
-            recorder.take(1.2)
-            recorder.write("a very long reply")
+            recorder.add_frame(1.2)
+            recorder.type_prompt("a very long reply")
             for text in ("truncated at the output limit", "continued 1/3", "none missing"):
-                recorder.watch(text, 0.4)
-            recorder.watch("Shift+Tab", 0.4, 3.0)
-            recorder.write("add a docstring to hello.py")
-            recorder.watch("1 Yes", 0.3, 3.0)
-            # A key that is pressed at once counts as typed ahead, and answers no question.
+                recorder.record_until(text, 0.4)
+            recorder.record_until("Shift+Tab", 0.4, 3.0)
+            recorder.type_prompt("add a docstring to hello.py")
+            recorder.record_until("1 Yes", 0.3, 3.0)
+            # A key right after the question appears counts as typed before it, and does not answer it.
             shown = time.monotonic()
             terminal.wait_for(lambda _: time.monotonic() - shown > 1)
             terminal.press("y")
-            recorder.watch("Done:", 0.3)
-            recorder.watch("Shift+Tab", 0.3, 4.0)
+            recorder.record_until("Done:", 0.3)
+            recorder.record_until("Shift+Tab", 0.3, 4.0)
             return recorder.frames
 
 
 def row_svg(terminal: Terminal, row: int) -> str:
-    """Return one row of the screen: backgrounds first, then runs of cells of one style."""
+    """Return one row of the screen as SVG: the backgrounds, then the text of each run of cells of the same style."""
     cells = [terminal.screen.buffer[row][index] for index in range(COLUMNS)]
     parts, column, texts = [], 0, []
     for style, group in groupby(cells, key=_style):
         run = list(group)
-        ink, paper, is_bold, is_italic = style
+        foreground, background, is_bold, is_italic = style
         width = f"{len(run) * _CELL_W:g}"
-        if paper != _PAPER:
-            parts.append(f'<rect x="{column * _CELL_W:g}" width="{width}" height="{_CELL_H}" fill="{paper}"/>')
+        if background != _BACKGROUND:
+            parts.append(f'<rect x="{column * _CELL_W:g}" width="{width}" height="{_CELL_H}" fill="{background}"/>')
         text = "".join(cell.data for cell in run)
         stripped = text.lstrip(" ")
         indent = len(text) - len(stripped)
@@ -129,7 +130,7 @@ def row_svg(terminal: Terminal, row: int) -> str:
         if stripped:
             marks = (' font-weight="bold"' if is_bold else "") + (' font-style="italic"' if is_italic else "")
             texts.append(
-                f'<text x="{(column + indent) * _CELL_W:g}" y="13" fill="{ink}"{marks} '
+                f'<text x="{(column + indent) * _CELL_W:g}" y="13" fill="{foreground}"{marks} '
                 f'textLength="{len(stripped) * _CELL_W:g}">{escape(stripped)}</text>'
             )
         column += len(run)
@@ -137,16 +138,16 @@ def row_svg(terminal: Terminal, row: int) -> str:
 
 
 def _style(cell: Char) -> Style:
-    ink, paper = _color(cell.fg, _INK), _color(cell.bg, _PAPER)
+    foreground, background = _color(cell.fg, _FOREGROUND), _color(cell.bg, _BACKGROUND)
     if cell.reverse:
-        ink, paper = paper, ink
-    return ink, paper, cell.bold, cell.italics
+        foreground, background = background, foreground
+    return foreground, background, cell.bold, cell.italics
 
 
 def _color(name: str, default: str) -> str:
     if name == "default":
         return default
-    return _NAMED.get(name.removeprefix("bright"), f"#{name}" if len(name) == 6 else default)
+    return _COLORS.get(name.removeprefix("bright"), f"#{name}" if len(name) == 6 else default)
 
 
 def picture(frames: list[Frame]) -> str:
@@ -159,11 +160,13 @@ def picture(frames: list[Frame]) -> str:
     width, height = COLUMNS * _CELL_W + 2 * _PAD, ROWS * _CELL_H + 2 * _PAD
     defined = "".join(f'<g id="{name}">{row}</g>' for row, name in names.items())
     total = sum(frame.seconds for frame in frames)
-    steps, drawn, past = [], [], 0.0
+    steps, drawn, elapsed = [], [], 0.0
     for number, frame in enumerate(frames):
-        steps.append(f"{past / total * 100:.3f}%{{transform:translateY(-{number * height:g}px)}}")
-        past += frame.seconds
-        rows = "".join(f'<use href="#{names[row]}" y="{at * _CELL_H}"/>' for at, row in enumerate(frame.rows) if row)
+        steps.append(f"{elapsed / total * 100:.3f}%{{transform:translateY(-{number * height:g}px)}}")
+        elapsed += frame.seconds
+        rows = "".join(
+            f'<use href="#{names[row]}" y="{index * _CELL_H}"/>' for index, row in enumerate(frame.rows) if row
+        )
         drawn.append(f'<g transform="translate({_PAD} {number * height + _PAD:g})">{rows}</g>')
     last = f"translateY(-{(len(frames) - 1) * height:g}px)"
     style = (
@@ -174,7 +177,7 @@ def picture(frames: list[Frame]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" xml:space="preserve" role="img" aria-label="qcode in a terminal"><style>{style}</style>'
-        f'<rect width="100%" height="100%" rx="8" fill="{_PAPER}"/><defs>{defined}</defs>'
+        f'<rect width="100%" height="100%" rx="8" fill="{_BACKGROUND}"/><defs>{defined}</defs>'
         f'<g id="film">{"".join(drawn)}</g></svg>\n'
     )
 

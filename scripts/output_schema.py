@@ -1,7 +1,7 @@
 """The JSON Schemas of pipe mode's output: `result.schema.json` for `-o json`, `stream.schema.json` for stream-json.
 
-`python -m scripts.reference` writes them into `docs/schemas`. Values that the program lists (subtypes, reasons, kinds
-of errors, permission modes) come from it; a test validates the lines of real runs, which may have no other field.
+`python -m scripts.reference` writes them into `docs/schemas`. Subtypes, reasons, kinds of errors and permission modes
+come from the lists in the program. A test validates the lines of real runs, which may not have other fields.
 """
 
 from __future__ import annotations

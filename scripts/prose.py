@@ -1,9 +1,9 @@
 """Check docstrings, comments, messages and pages against the style of the project (see CONTRIBUTING.md, "Style").
 
-    python -m scripts.prose                      the swept paths of prose.toml, and the figures of every room
-    python -m scripts.prose qcode/tui README.md  these paths, whether swept or not
+    python -m scripts.prose                      the paths in prose.toml, and word counts for every package
+    python -m scripts.prose qcode/tui README.md  these paths, whether they are in prose.toml or not
 
-`prose.toml` lists the swept paths, which must pass, and the allowed exceptions, each with a reason.
+`prose.toml` lists the paths that must pass, the banned patterns, and the allowed exceptions, each with a reason.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ CONFIG = Path(__file__).with_name("prose.toml")
 MAX_LINE = 100
 THE_PERSON = "person"
 MAX_PER_1000 = {"what": 3.0, "where": 2.0, THE_PERSON: 0.0}
-"""Upper bounds of words per 1,000 words of docstrings in each swept room; checked from `MIN_WORDS` words on."""
+"""The maximum number of each word per 1,000 words of docstrings in a checked package."""
 MIN_WORDS = 1_000
+"""The minimum number of words in the docstrings of a package for this check."""
 
 LAYOUT = ("line too long", "table without a header")
 
@@ -41,7 +42,7 @@ _STATEMENT = r"(?![^.!?\n]*\?)"
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A docstring, comment, message or paragraph, with the place of its first line."""
+    """A docstring, comment, message or paragraph, with the file and number of its first line."""
 
     path: str
     line: int
@@ -90,10 +91,12 @@ class Exemption:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`prose.toml`: the paths that must pass, those of which only docstrings and comments must, bans and exceptions."""
+    """The content of `prose.toml`."""
 
-    swept: tuple[str, ...]
-    swept_docstrings: tuple[str, ...]
+    checked: tuple[str, ...]
+    """The paths that must pass."""
+    checked_docstrings: tuple[str, ...]
+    """The paths of which only docstrings and comments must pass."""
     bans: tuple[Ban, ...]
     allowed: tuple[Exemption, ...]
 
@@ -108,7 +111,7 @@ def passages(path: Path) -> tuple[Passage, ...]:
 
 
 def _code_passages(name: str, text: str) -> Iterator[Passage]:
-    """Yield the docstrings of a module and its messages: the strings that read like prose."""
+    """Yield the docstrings and the messages of a module. A message is a string that looks like prose."""
     docstrings: set[int] = set()
     nodes = tuple(ast.walk(ast.parse(text)))
     for node in nodes:
@@ -132,7 +135,7 @@ def _literal(part: ast.expr) -> str:
 
 
 def _message_passages(name: str, line: int, text: str) -> Iterator[Passage]:
-    """Yield a string that reads like prose: words with spaces between them, and no backslash as in a pattern."""
+    """Yield a string that looks like prose: words with spaces between them, and no backslash as in a pattern."""
     if "\\" not in text and re.search(r"[A-Za-z]{2,} [A-Za-z]{2,}", text):
         yield Passage(name, line, "message", text)
 
@@ -149,22 +152,22 @@ def _comment_passages(name: str, text: str) -> Iterator[Passage]:
 
 def _page_passages(name: str, text: str) -> Iterator[Passage]:
     """Yield the paragraphs of a page, without its code. A table row and a list entry are passages too."""
-    start, held, fence = 0, list[str](), ""
+    start, paragraph, fence = 0, list[str](), ""
     for number, line in enumerate([*text.splitlines(), ""], 1):
         mark = re.match(r"\s*(```+|~~~+)", line)
         if mark:
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         starts = re.match(r"\s*(?:[-*] |\d+\. |#+ |\|)", line)
-        if held and (not line.strip() or mark or starts or fence):
-            yield Passage(name, start, "page", "\n".join(held))
-            held = []
+        if paragraph and (not line.strip() or mark or starts or fence):
+            yield Passage(name, start, "page", "\n".join(paragraph))
+            paragraph = []
         if not fence and not mark and line.strip():
-            start = start if held else number
-            held.append(_without_code(re.sub(r"^(?:\s|[-*>] |\d+\. |#+ )+", "", line)))
+            start = start if paragraph else number
+            paragraph.append(_without_code(re.sub(r"^(?:\s|[-*>] |\d+\. |#+ )+", "", line)))
 
 
 def _without_code(text: str) -> str:
-    """Return `text` with code, link targets and addresses replaced by `x`."""
+    """Return `text` with `x` instead of code, link targets and addresses."""
     return re.sub(r"(`+)(?:(?!\1).)+?\1|\]\([^)]*\)|<https?:[^>]*>", "`x`", text, flags=re.DOTALL)
 
 
@@ -181,7 +184,7 @@ def findings(passage: Passage, bans: Sequence[Ban]) -> list[Finding]:
 
 
 def layout(path: Path) -> list[Finding]:
-    """Return the lines of a page that are too long, and its tables without a header. Tables and code may be wide."""
+    """Return the overlong lines of a page and its tables without a header. Lines of tables and code may be long."""
     name = path.relative_to(ROOT).as_posix()
     is_fenced, problems = False, []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -203,8 +206,8 @@ def files(names: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def figures(name: str) -> tuple[int, dict[str, float]]:
-    """Return how many words the docstrings below a path have, and each counted word per 1,000 of them."""
+def word_rates(name: str) -> tuple[int, dict[str, float]]:
+    """Return the number of words in the docstrings below a path, and the rate of each limited word per 1,000 words."""
     text = " ".join(
         passage.text
         for path in files([name])
@@ -221,8 +224,8 @@ def figures(name: str) -> tuple[int, dict[str, float]]:
     return words, {word: 1000 * count / max(words, 1) for word, count in counts.items()}
 
 
-def rooms() -> list[str]:
-    """Return the folders for which figures are printed."""
+def packages() -> list[str]:
+    """Return the folders for which word counts are printed."""
     inside = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("qcode/*/__init__.py"))
     return [*inside, "qcode", "scripts", "tests"]
 
@@ -245,10 +248,10 @@ def check(names: Sequence[str], config: Config, kinds: Sequence[Kind] = KINDS) -
 
 
 def over_limit(names: Sequence[str]) -> list[str]:
-    """Return a line for each folder whose docstrings use a counted word too often."""
+    """Return a line for each folder whose docstrings use a limited word too often."""
     lines = []
     for name in names:
-        words, rates = figures(name)
+        words, rates = word_rates(name)
         for word, rate in rates.items():
             if words >= MIN_WORDS and rate > MAX_PER_1000[word]:
                 lines.append(f"{name}: `{word}` {rate:.1f} per 1,000 words; the limit is {MAX_PER_1000[word]:g}")
@@ -256,7 +259,7 @@ def over_limit(names: Sequence[str]) -> list[str]:
 
 
 def load() -> Config:
-    """Return `prose.toml`; raise `SystemExit` for an exemption without a reason or of an unknown ban."""
+    """Return the content of `prose.toml`. Raise `SystemExit` for an exemption without a reason or a known ban."""
     data = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
     bans = tuple(Ban(name, _compiled(entry["pattern"]), entry["instead"]) for name, entry in data["ban"].items())
     allowed = tuple(Exemption(**entry) for entry in data.get("allow", ()))
@@ -264,33 +267,33 @@ def load() -> Config:
     for item in allowed:
         if len(item.reason.split()) < 3 or item.ban not in known or not (ROOT / item.path).is_file():
             raise SystemExit(f"prose.toml: the exemption of {item.text!r} needs a file, a known ban and a reason")
-    return Config(tuple(data["swept"]), tuple(data["swept_docstrings"]), bans, allowed)
+    return Config(tuple(data["checked"]), tuple(data["checked_docstrings"]), bans, allowed)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern of `prose.toml`: a space matches a line break too, case counts at the start of a sentence."""
+    """Compile a pattern of `prose.toml`. A space also matches a line break. Only `{start}` makes it case-sensitive."""
     flags = re.MULTILINE if "{start}" in pattern else re.MULTILINE | re.IGNORECASE
     return re.compile(pattern.replace(" ", r"\s").format(start=_START, statement=_STATEMENT), flags)
 
 
 def table() -> str:
-    """Return the figures of every room, and the three limits."""
+    """Return the word counts of every package, and the limits, as text."""
     lines = [f"{'docstrings':18}{'words':>8}" + "".join(f"{word:>12}" for word in MAX_PER_1000)]
-    for name in rooms():
-        words, rates = figures(name)
+    for name in packages():
+        words, rates = word_rates(name)
         lines.append(f"{name:18}{words:>8}" + "".join(f"{rate:>12.1f}" for rate in rates.values()))
     limits = "".join(f"{limit:>12g}" for limit in MAX_PER_1000.values())
     return "\n".join([*lines, f"{'limit':26}{limits}"])
 
 
 def main(names: Sequence[str]) -> int:
-    """Check `names`, by default the swept paths; return 1 if something was found."""
+    """Check `names`, by default the paths in `prose.toml`; return 1 if there is a finding."""
     config = load()
-    chosen = list(names) or config.swept
-    partly = () if names else config.swept_docstrings
-    lines = [f"{name}: no such file or folder" for name in (*chosen, *partly) if not (ROOT / name).exists()]
-    lines += [*check(chosen, config), *check(partly, config, ("docstring", "comment"))]
-    lines += over_limit([name for name in (*chosen, *partly) if (ROOT / name).is_dir()])
+    chosen = list(names) or config.checked
+    docstring_paths = () if names else config.checked_docstrings
+    lines = [f"{name}: no such file or folder" for name in (*chosen, *docstring_paths) if not (ROOT / name).exists()]
+    lines += [*check(chosen, config), *check(docstring_paths, config, ("docstring", "comment"))]
+    lines += over_limit([name for name in (*chosen, *docstring_paths) if (ROOT / name).is_dir()])
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     if not names:
         sys.stdout.write(table() + "\n")

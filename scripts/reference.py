@@ -34,12 +34,12 @@ SCHEMA = DOCS / "config.schema.json"
 SCHEMAS = DOCS / "schemas"
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
 _NAMES = re.compile(r"\[[a-z]+\]|<[a-z]+>|[A-Z]+(?:_[A-Z]+)+|\b[a-z]+\.[a-z_]+\b")
-"""Names of tables, tags, variables and keys in a meaning, which the page shows as code."""
+"""Names of tables, tags, variables and keys in an explanation. The page shows them as code."""
 _PART = re.compile(r"(<!-- begin ([\w-]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
 def flags() -> str:
-    """Return a table of flags for each section of `--help`; the last column names the config key that a flag sets."""
+    """Return a table of flags for each section of `--help`. The last column is the config key that a flag sets."""
     keys = {key.meta.flag: key.name for key in KEYS if key.meta.flag}
     parts = []
     for title, section in SECTIONS.items():
@@ -106,7 +106,7 @@ def providers() -> str:
 
 
 def settings(*tables: str) -> str:
-    """Return the table of config keys under `tables`; without any, of those that are in no table."""
+    """Return the table of config keys under `tables`, by default of the keys outside any table."""
     keys = [key for key in KEYS if (key.path[0] in tables if tables else len(key.path) == 1)]
     rows = [(f"`{key.name}`", _values(key), _default(key), _meaning(key)) for key in keys]
     return _table(("key", "value", "default", "meaning"), rows)
@@ -138,7 +138,7 @@ def _default(key: Key) -> str:
 
 def _meaning(key: Key) -> str:
     flag = f"; `{key.meta.flag}`" if key.meta.flag else ""
-    # The page says of the whole table that a project sets no provider.
+    # The page explains once for the whole table that a project file cannot set providers.
     is_refused = not key.meta.is_project_allowed and key.path[0] != "providers"
     meaning = _NAMES.sub(r"`\g<0>`", key.meta.meaning)
     return f"{meaning}{flag}{'; not in a project file' if is_refused else ''}"

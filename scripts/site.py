@@ -1,4 +1,4 @@
-"""Hooks of the documentation site (`mkdocs.yml`): pages outside of `docs`, and code blocks with notes for the tests."""
+"""Hooks of the documentation site (`mkdocs.yml`): pages outside `docs`, links, and code blocks with notes for tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     def link(match: re.Match[str]) -> str:
         target = normpath(str(folder / match[2]))
         if target not in (*ADDED, "README.md") and not target.startswith("docs/"):
-            return match[1]  # a source file: the site has no address of it
+            return match[1]  # a source file, which is not part of the site
         path = relpath(target.removeprefix("docs/"), PurePosixPath(name).parent)
         return f"[{match[1]}]({path}{match[3] or ''})"
 

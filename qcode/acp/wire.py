@@ -14,7 +14,7 @@ from math import isfinite
 from typing import BinaryIO, TypeAlias
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.streams import REQUEST_COST, OutputLostError, Pipe, StdinReader
+from qcode.streams import REQUEST_OVERHEAD_BYTES, OutputLostError, Pipe, StdinReader
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject, sendable
 from qcode.values import dataclass
@@ -209,7 +209,7 @@ class EditorWire:
             self._refuse(None, WireError(PARSE_ERROR, "the line is not JSON in UTF-8"))
             return
         if isinstance(message, dict):
-            self._handle_message(_without_lone_surrogates(message, line), REQUEST_COST + len(line))
+            self._handle_message(_without_lone_surrogates(message, line), REQUEST_OVERHEAD_BYTES + len(line))
         else:
             self._refuse(None, WireError(INVALID_REQUEST, "a message is one JSON object; batches are not supported"))
 

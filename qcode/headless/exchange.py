@@ -1,7 +1,7 @@
 """Several turns in one run: `--input-format stream-json`, with an input line and a `result` for each turn.
 
-Every input line produces exactly one `result`, an error for an invalid line, so callers never block. Lines have the
-format that other tools write: messages of Anthropic's API in an envelope with a `type`.
+Every message produces exactly one `result`, and an invalid line a `result` with an error, so callers never block.
+Lines have the format that other tools write: messages of Anthropic's API in an envelope with a `type`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from qcode.headless.lines import encode, init_line, line_without_turn
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
-from qcode.streams import REQUEST_COST, OutputLostError, StdinReader
+from qcode.streams import REQUEST_OVERHEAD_BYTES, OutputLostError, StdinReader
 from qcode.text.json import JsonObject
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
-MESSAGE_COST = 1_000
-"""Bytes counted for each queued message in addition to its line."""
+MESSAGE_OVERHEAD_BYTES = 1_000
+"""The bytes to `hold` for each queued message in addition to its line."""
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
 class _CancelledMessage:
-    """A message that was interrupted before its turn began; it is never sent."""
+    """A message that was interrupted before its turn began. The model never gets it."""
 
     size = 0
 
@@ -47,8 +47,8 @@ async def run_exchange(
 ) -> int:
     """Run a turn for each message on `descriptor` until its end; return the exit code of the last turn.
 
-    `turn` holds the options of each turn, `first_bytes` the input that was already read. A signal ends the running
-    turn and then the run.
+    `turn` are the options of each turn, `first_bytes` is the input that was read before. A signal ends the running turn
+    and then the run.
     """
     return await Exchange(RunOutput.of(agent, stdout, stderr, turn)).serve(descriptor, first_bytes)
 
@@ -61,7 +61,7 @@ class Exchange:
 
     def __init__(self, output: RunOutput) -> None:
         self._output = output
-        self._is_introduced = False
+        self._has_header = False
         self._queued: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
         self._queue_changed = asyncio.Event()
         self._stop_requested = asyncio.Event()
@@ -107,9 +107,9 @@ class Exchange:
 
     async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
-        if not self._is_introduced:
-            await self._output.introduce()
-            self._is_introduced = True
+        if not self._has_header:
+            await self._output.write_header()
+            self._has_header = True
 
     async def _report_no_message(self) -> int:
         """Report that the input had no message, and return the exit code."""
@@ -134,16 +134,16 @@ class Exchange:
         self._queue_changed.set()
 
     def _queue(self, incoming: UserMessage | InvalidLine) -> None:
-        self.hold(incoming.size + MESSAGE_COST)
+        self.hold(incoming.size + MESSAGE_OVERHEAD_BYTES)
         self._queued.append(incoming)
 
     def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
-        """Count an input that left the queue as handled."""
+        """Release the bytes of a message that left the queue."""
         if not isinstance(incoming, _CancelledMessage):
-            self.release(incoming.size + MESSAGE_COST)
+            self.release(incoming.size + MESSAGE_OVERHEAD_BYTES)
 
     def hold(self, size: int) -> None:
-        """Count bytes of input as not yet handled: while there are too many, nothing more is read."""
+        """Count bytes of input as not yet handled. While there are too many, the reader pauses."""
         if self._reader is not None:
             self._reader.hold(size)
 
@@ -153,7 +153,7 @@ class Exchange:
             self._reader.release(size)
 
     def _read(self, line: bytes) -> InputLine | None:
-        """Parse a line; return None if it starts no turn."""
+        """Parse a line; return None if the exchange has nothing to do for it."""
         return read_line(line)
 
     def _input_ended(self, reason: str) -> None:
@@ -177,15 +177,15 @@ class Exchange:
         with contextlib.suppress(OutputLostError):
             self._output.stderr.clear_status_now()
             if not self._output.pipe.push(encode({"type": "control_response", "response": response})):
-                self.hold(REQUEST_COST)
+                self.hold(REQUEST_OVERHEAD_BYTES)
                 self._finish_tasks.add(task := asyncio.get_running_loop().create_task(self._finish_writing()))
                 task.add_done_callback(self._finish_tasks.discard)
 
     async def _finish_writing(self) -> None:
-        """Write the rest of a response once the reader takes it."""
+        """Write the pending part of a response as soon as the reader accepts it."""
         with contextlib.suppress(OutputLostError):
             await self._output.pipe.write(b"")
-        self.release(REQUEST_COST)
+        self.release(REQUEST_OVERHEAD_BYTES)
 
     # Turns
 
@@ -227,9 +227,9 @@ class Exchange:
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         result = encode(line_without_turn(error, self._output.agent.conversation.session_id))
-        if self._is_introduced:
+        if self._has_header:
             return result
-        self._is_introduced = True
+        self._has_header = True
         return encode(init_line(self._output.init_facts())) + result
 
     # Signals
@@ -255,7 +255,7 @@ class Exchange:
             self._output.pipe.push(b"" if self._has_result else self._result_without_turn(None))
 
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
-        """Write until done, or until a signal stops it; the next write completes an interrupted one."""
+        """Await `writing` until it is done or a signal arrives. The next write completes an interrupted one."""
         work = asyncio.ensure_future(writing)
         stopped = asyncio.ensure_future(self._stop_requested.wait())
         try:

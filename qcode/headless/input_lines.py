@@ -24,7 +24,7 @@ class UserMessage:
     attached: tuple[Block, ...] = ()
     """The blocks before the last text."""
     line: JsonObject = field(default_factory=dict)
-    """The parsed line, with fields that only a host sends."""
+    """The parsed line. A host sends further fields in it."""
     size: int = 0
     """The length of the line in bytes."""
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options, OutputFormat
     from qcode.agent.programs.answer_schema import AnswerSchema, StructuredAnswer
 
-# Readers that split at more than LF would split a line at these characters; JSON allows them escaped.
+# Some readers also split a line at these characters, so they are written as JSON escapes.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
 
 
 def encode(value: JsonObject) -> bytes:
-    """Return one line of UTF-8 JSON. A lone surrogate, which UTF-8 cannot hold, becomes its JSON escape."""
+    """Return one line of UTF-8 JSON. A lone surrogate becomes a JSON escape, because UTF-8 cannot encode it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.translate(_ESCAPED).encode("utf-8", "backslashreplace") + b"\n"
 
@@ -172,7 +172,7 @@ def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> Structur
 def result_without_turn(error: ErrorInfo | None, options: Options | None, format: OutputFormat) -> bytes:
     """Return the output of a run that failed before it began; an `error` of None means that it was interrupted.
 
-    It is empty in text mode, because there is no answer. `options` is None if the command line is invalid.
+    The output is empty in text mode. `options` is None if the command line is invalid.
     """
     if format == "text":
         return b""
@@ -199,7 +199,7 @@ def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
 
 
 def content_block(block: Block) -> JsonObject:
-    """Return a block in the form of Anthropic's API; the signature of thinking is left empty."""
+    """Return a block in the form of Anthropic's API. The signature of thinking is empty."""
     match block:
         case Text(text=text):
             return {"type": "text", "text": text}
@@ -366,7 +366,7 @@ def _time(error: ErrorInfo) -> str | None:
 
 
 def call_input(call: ToolCall) -> JsonObject:
-    """Return the arguments of a call; in the field `raw` unless they are a JSON object."""
+    """Return the arguments of a call. Text that is not a JSON object is in the field `raw`."""
     value = parse_object(call.arguments or "{}")
     return {"raw": call.arguments} if value is None else _representable(value)
 

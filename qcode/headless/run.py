@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 TIMEOUT_GRACE_S = 2.0
 """Seconds that a turn gets after the limit of `--timeout` to stop the processes of its tools."""
 RESULT_TIMEOUT_S = 0.25
-"""Seconds for a reader to accept the result of an interrupted turn."""
+"""Seconds that a reader has to accept the result of an interrupted turn."""
 
 
 async def run_headless(
@@ -98,12 +98,12 @@ async def run_headless(
 
     `turn` are the options that a custom command sets. `clock` returns monotonic seconds.
 
-    Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, the output so far is
-    written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, even if
-    this function raises an exception: after an internal error of the conversation, or if its task is cancelled.
+    Calls that need an approval are denied. SIGINT, SIGTERM and SIGHUP cancel the turn: this function writes the output
+    so far and returns 130 or 143 within a second. In the JSON formats it writes exactly one `result`, even if it raises
+    an exception: after an internal error of the conversation, or if its task is cancelled.
     """
     output = RunOutput.of(agent, stdout, stderr, turn, clock)
-    run = Run(output, introduces=True)
+    run = Run(output, writes_header=True)
     interrupts = Interrupts(cancel=run.cancel, force=run.force, flush=run.flush)
     try:
         with interrupts.end_at_signals():
@@ -150,8 +150,8 @@ class RunOutput:
     def is_verbose(self) -> bool:
         return self.agent.context.options.verbose
 
-    async def introduce(self) -> None:
-        """Write the `init` line, and with `-v` the model and the mode, before the first turn."""
+    async def write_header(self) -> None:
+        """Write the `init` line of stream-json, and with `-v` the model and the mode, before the first turn."""
         agent, conversation = self.agent, self.agent.conversation
         await agent.toolbox.wait_for_servers()
         if self.format == "stream-json":
@@ -179,7 +179,7 @@ class RunOutput:
         )
 
     async def write(self, data: bytes) -> None:
-        """Write to stdout, after the progress line was removed; raise `OutputLostError`."""
+        """Erase the progress line and write to stdout; raise `OutputLostError`."""
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
@@ -194,7 +194,7 @@ class RunOutput:
 class Run:
     """A running turn and its output."""
 
-    def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
+    def __init__(self, output: RunOutput, *, writes_header: bool = False) -> None:
         self._conversation = conversation = output.agent.conversation
         self._output = output
         self._format = output.format
@@ -216,14 +216,14 @@ class Run:
         self._end_event: TurnEnded | None = None  # None until the turn has ended, or was ended by force
         self._has_result = False
         self._is_concluded = False  # the result and the messages for the user were written
-        self._introduces = introduces
+        self._writes_header = writes_header
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
         self._is_out_of_time = False
         self._server_messages: deque[str] = deque()
 
     def stream_lines(self) -> StreamLines | None:
-        """Return the converter of events to lines; None if the format has no lines."""
+        """Return the converter of events to lines; None if the format is not stream-json."""
         if self._format != "stream-json":
             return None
         from qcode.headless.stream import StreamLines
@@ -232,7 +232,7 @@ class Run:
         return StreamLines(self._conversation.session_id, self._conversation.model, has_deltas=has_deltas)
 
     def cancel(self) -> None:
-        """Cancel the turn; a turn that has not begun yet is cancelled once it has."""
+        """Cancel the turn. If it has not begun, cancel it as soon as it begins."""
         self._is_cancelled = True
         self._conversation.cancel()
 
@@ -241,10 +241,10 @@ class Run:
         self._is_forced.set()
 
     def _cancel_at_timeout(self) -> None:
-        """Cancel the turn at the limit of `--timeout`; end it by force if it has not begun, or hangs."""
+        """Cancel the turn at the limit of `--timeout`. End it by force if it has not begun or does not end in time."""
         self._is_out_of_time = True
         self._conversation.cancel(Limit.TIME)
-        asyncio.get_running_loop().call_later(0.0 if self._introduces else TIMEOUT_GRACE_S, self._is_forced.set)
+        asyncio.get_running_loop().call_later(0.0 if self._writes_header else TIMEOUT_GRACE_S, self._is_forced.set)
 
     async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
         """Run the turn to its end, write its output, and return its exit code."""
@@ -277,9 +277,9 @@ class Run:
             self._end_event = await self._follow(prompt)
         except (OutputLostError, asyncio.CancelledError):
             raise
-        except BaseException as fault:
+        except BaseException as failure:
             # The caller reports the error. A reader of JSON still gets one result.
-            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}")
+            error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(failure).__name__}")
             self._end_event = self._end_without_event(Outcome.ERROR, error)
             await self._write_result()
             raise
@@ -295,9 +295,9 @@ class Run:
             return await self._follow_events(prompt)
 
     async def _follow_events(self, prompt: str) -> TurnEnded:
-        if self._introduces:
-            await self._output.introduce()
-            self._introduces = False
+        if self._writes_header:
+            await self._output.write_header()
+            self._writes_header = False
         events = self.events(prompt)
         try:
             async for event in events:
@@ -393,7 +393,7 @@ class Run:
         await self._pipe.write(b"" if self._has_result else self._result())
 
     def _result(self) -> bytes:
-        """Return the last bytes of stdout. The caller must write them, because there is only one result."""
+        """Return the last bytes of stdout. The caller must write them, because this method has a result only once."""
         self._has_result = True
         ended = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
         schema = self._output.agent.context.schema
@@ -416,15 +416,15 @@ class Run:
         return utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
     def result(self, line: JsonObject) -> JsonObject:
-        """Return the `result` object as it is written."""
+        """Return the `result` object to write. A subclass may change it."""
         return line
 
     async def _interrupt(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
-        """End `work` by force and write the output so far, if the reader accepts it in time."""
+        """End `work` by force, and write the output so far if the reader accepts it in time."""
         work.cancel()
         await asyncio.wait({work}, timeout=0.1)
-        if work.done() and not work.cancelled() and (fault := work.exception()) is not None:
-            raise fault
+        if work.done() and not work.cancelled() and (failure := work.exception()) is not None:
+            raise failure
         self._end_event = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
         if not self._is_concluded:
             with contextlib.suppress(TimeoutError):
@@ -432,7 +432,7 @@ class Run:
         return self._end_event
 
     def flush(self) -> None:
-        """Write the result as far as it fits without blocking, right before the program exits."""
+        """Write as much of the result as fits without blocking, right before the program exits."""
         self._stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
             self._pipe.push(b"" if self._has_result else self._result())
@@ -469,7 +469,7 @@ class Run:
 
 
 def utf8(text: str) -> bytes:
-    """Encode text that may contain surrogates: pairs become their character, lone ones U+FFFD."""
+    """Encode text that may contain surrogates: a pair becomes its character, a lone surrogate U+FFFD."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -477,10 +477,10 @@ def utf8(text: str) -> bytes:
 
 
 GRACE_S = 0.5
-"""Seconds for a turn to end after the first signal; including the final writes, the program exits within a second."""
+"""Seconds that a turn has to end after the first signal. With the final writes, the program exits within a second."""
 
 FORCED_EXIT_S = 0.75
-"""Seconds until the program exits after the second signal; processes of tools are killed in that time."""
+"""Seconds until the program exits after the second signal. Meanwhile, it kills the processes of tools."""
 
 
 class Interrupts:
@@ -543,15 +543,15 @@ class Interrupts:
 
 
 SILENCE_S = 10.0
-"""After this many seconds without input, a note says that qcode waits for it."""
+"""The seconds without input after which a message says that qcode waits for it."""
 MAX_INPUT_BYTES = 32 * 1024 * 1024
-"""A limit above the size of the largest context window; without it, an endless input would exhaust memory."""
+"""The maximum size of the piped input. It is above the largest context window; endless input would exhaust memory."""
 
 
 def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
     """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
 
-    A pipe is read to its end, however long its writer takes; if it is silent for `SILENCE_S`, `note` gets a line.
+    A pipe is read to its end, without a time limit. If no input arrives within `SILENCE_S`, `note` gets a message.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""

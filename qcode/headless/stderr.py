@@ -1,7 +1,7 @@
 """stderr of pipe mode: messages of one line and, on a terminal, a progress line that is erased again.
 
 A write error on stderr never fails the run, because the answer is on stdout. `Progress` describes the current activity,
-`Meter` measures the duration of the turn and of its requests; both are pure, the clock is passed in.
+and `Meter` measures the duration of the turn and of its requests. Both are pure: the clock is a parameter.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ _MIN_WIDTH = 20
 MAX_SILENT_WAIT_S = 5.0
 """A longer wait before a retry is reported even without `-v`."""
 MAX_MESSAGES = 100
+"""The maximum number of queued messages of tool servers."""
 
 
 @contextlib.contextmanager
 def server_messages(logger_name: str) -> Iterator[deque[str]]:
-    """Yield a queue of the last 100 messages that the logger gets inside the `with` block."""
+    """Yield a queue with the last `MAX_MESSAGES` messages that the logger gets inside the `with` block."""
     messages: deque[str] = deque(maxlen=MAX_MESSAGES)
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # one function
@@ -54,12 +55,12 @@ def server_messages(logger_name: str) -> Iterator[deque[str]]:
 
 
 def can_erase(stream: BinaryIO) -> bool:
-    """Return whether `stream` is a terminal that can erase a line, as the live line needs."""
+    """Return whether `stream` is a terminal that can erase the live line."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 class StderrWriter:
-    """A writer of messages to stderr. `has_live_line` enables the live line of progress."""
+    """A writer of messages to stderr. `has_live_line` enables a line that shows the progress and is erased again."""
 
     def __init__(self, stream: BinaryIO, *, has_live_line: bool) -> None:
         self._stream = stream
@@ -74,11 +75,11 @@ class StderrWriter:
         await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
     async def write_visible(self, text: str) -> None:
-        """Write a line that `visible` has made. Its spaces stay, because the user may copy a command from it."""
+        """Write a line that `visible` has returned. Its spaces stay, because the user may copy a command from it."""
         await self._write(f"qcode: {text}\n")
 
     async def quote(self, text: str) -> None:
-        """Write text of the model without control sequences, and with a final newline."""
+        """Write text of the model without control sequences, followed by a newline."""
         cleaned = clean(text)
         await self._write(cleaned if cleaned.endswith("\n") else f"{cleaned}\n")
 
@@ -218,17 +219,17 @@ def warning_message(event: TurnEvent) -> str:
 
 
 class Meter:
-    """The duration of a turn, and its API time, from each request to the end of the reply. `update_from` must get
-    every event.
+    """The duration of a turn and its API time. `update_from` must get every event.
 
-    Backoff between retries is excluded: a request at 10 s, a wait from 12 to 15 s and the end of the reply at 20 s are
-    7 s of API time. The time of sub-agents is added, so with parallel sub-agents the API time may exceed the duration.
+    API time is the time from each request to the end of its reply, without backoff: a request at 10 s, a wait from 12
+    to 15 s and the end of the reply at 20 s are 7 s. The time of sub-agents is added, so with parallel sub-agents the
+    API time may exceed the duration.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started_at = clock()
-        # The start of the running request, moved later by each wait that has ended; None while none runs.
+        # The start of the running request, plus the duration of its finished waits. None between requests.
         self._request_start: float | None = None
         self._wait_start: float | None = None
         self._api_s = 0.0

@@ -25,7 +25,7 @@ STOP_REASONS = {
     StopReason.REFUSAL: "refusal",
     StopReason.PAUSED: "pause_turn",
 }
-"""Stop reasons as Anthropic's API names them; the others have no name there."""
+"""Stop reasons as Anthropic's API names them. Its API has no name for the others."""
 
 
 class StreamLines:
@@ -135,7 +135,7 @@ class StreamLines:
         )
 
     def _agent_lines(self, event: ev.AgentEvent) -> list[JsonObject]:
-        """Return the lines for an event of a sub-agent. Its deltas are not sent, so nothing refers to them."""
+        """Return the lines for an event of a sub-agent. Its deltas are not sent, so retries need no line either."""
         inner, call_id = event.event, event.call_id
         if call_id not in self._agents:
             self._agents[call_id] = self.for_agent(call_id)
@@ -165,7 +165,7 @@ class _MessageEvents:
         self.discard()
 
     def discard(self) -> None:
-        """Begin a new message. The one before it is complete, or superseded by a retry."""
+        """Begin a new message. The message before is complete, or a retry replaces it."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
         self._open: tuple[int, str] | None = None  # the number and the kind of the block that gets deltas
@@ -237,7 +237,10 @@ def is_truncated(block: Block) -> bool:
 
 
 def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
-    """Return the usage of a reply as if one request had made it: the last input, and all output that was kept."""
+    """Return the usage of a reply as of one request: the input of the last attempt, and the output of all.
+
+    Discarded attempts do not count.
+    """
     used = [attempt for attempt in attempts if not attempt.is_discarded]
     if not used:
         return Usage()
@@ -250,7 +253,7 @@ def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
 
 
 def tool_response(finished: ev.ToolFinished) -> JsonObject:
-    """Return the result of a call in the form that Claude Code's tools have."""
+    """Return the result of a call in the form of Claude Code's tools."""
     call, outcome = finished.call, finished.outcome
     text = outcome.content if outcome.shown is None else outcome.shown
     if call.name == "shell":

@@ -1,7 +1,8 @@
 """Sends approvals as `can_use_tool` requests, and converts the answers of the host to decisions.
 
 An error, a malformed answer or the end of the input denies the call. If the host changes the arguments, they are judged
-again as an edit of the user, and denied if they are invalid. A host may save only the rule that the approval proposes.
+again like an edit by the user, and the call is denied if they are invalid. A host may save only the rule that the
+approval proposes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from qcode.agent.permissions import Permissions
 
 DECLINE = "Decline"
-"""The choice of a question of a tool server that tells the server no; dismissing the question cancels it."""
+"""The choice that declines a question of a tool server. Dismissing the question cancels it instead."""
 _SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
 _UNUSABLE = "the host changed the input of the call, and the changed input cannot be used: {reason}"
 _TOO_LONG = (
@@ -70,7 +71,7 @@ class HostApprovals:
                 return Deny(f"{decision.message}{_UNTRUSTED}")
             return decision
         if (allowed := self._edited_allows.pop(approval.id, None)) is not None:
-            # The changed input was judged. If it was invalid, the call is back as it was before.
+            # The changed input was judged. If it was invalid, this is the original call again.
             if isinstance(approval, ToolApproval) and approval.is_revised:
                 return allowed
             return Deny(_UNUSABLE.format(reason="see the notice before it"))
@@ -162,7 +163,7 @@ class HostApprovals:
         scope: Scope = "once"
         proposed = claude_rule(approval.rule)
         for update in updates:
-            is_kept = update.get("destination") != "session"  # beyond this session
+            is_kept = update.get("destination") != "session"  # it holds beyond this session
             if update.get("type") == "addRules" and update.get("behavior") == "allow":
                 rules = update.get("rules")
                 if proposed is None or rules != [proposed]:
@@ -176,7 +177,7 @@ class HostApprovals:
         return scope
 
     def _apply(self, update: JsonObject, *, is_kept: bool) -> None:
-        """Apply an update that allows nothing more; report an update that cannot be applied."""
+        """Apply an update other than an allow rule; report an update that cannot be applied."""
         try:
             match update:
                 case {"type": "setMode", "mode": str(mode)}:

@@ -1,4 +1,4 @@
-"""The `initialize` request: the options that it sets, and the answer to it. Pure; imported before the library.
+"""The `initialize` request: the options that it sets, and the answer to it. Pure; it loads before `qcode.agent`.
 
 A host may set prompts, a schema, and servers. It can neither trust a folder nor set keys, endpoints or rules.
 """

@@ -1,7 +1,7 @@
 """Builds the lines of host mode, with the names of tools, results and fields of Claude Code. Pure.
 
 The Python SDK reads lines of at most `MAX_LINE_CHARS` characters, so long texts in a line are shortened, with a note.
-The model and the session get them complete.
+The model and the session get the complete texts.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class Names:
 
 
 class HostLines(StreamLines):
-    """The lines of one turn for a host. `forwards_text`: a sub-agent's text is sent, not only its calls and results."""
+    """The lines of one turn for a host. With `forwards_text`, they include the text of sub-agents.
+
+    `mode` returns the permission mode in Claude Code's words.
+    """
 
     def __init__(
         self,
@@ -158,7 +161,7 @@ def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
 
 
 def host_failure(error: ErrorInfo | None, options: Options) -> bytes:
-    """Return the lines of a run of a host that failed before it began; without an error it was interrupted."""
+    """Return the lines of a run that failed before it began; an `error` of None means that it was interrupted."""
     facts = facts_of(options)
     names, mode = Names(facts.cwd, {}), CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode)
     return encode(host_init(facts, names, mode)) + encode(host_result(line_without_turn(error, ""), names, ()))

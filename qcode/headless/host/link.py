@@ -1,7 +1,7 @@
 """Connects tool servers and hooks that run inside the program of the host.
 
-Both are created before the connection, so they share a `HostLink`, which gets the connection later. A server is reached
-through the ordinary MCP client; its transport sends each JSON-RPC message as a request `mcp_message`.
+Both are created before the connection, so they share a `HostLink`, which gets the connection later. The ordinary MCP
+client connects to a server; its transport sends each JSON-RPC message as a request `mcp_message`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class HostLink:
     async def _send_to_server(
         self, name: str, body: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Send a message to a server, and give its response to the session."""
+        """Send a message to a server, and pass its response to the session."""
         try:
             answer = await self.request("mcp_message", {"server_name": name, "message": body})
             response = answer.get("mcp_response")
@@ -135,7 +135,7 @@ class HostLink:
             await self._deliver({**reply, "jsonrpc": "2.0", "id": body["id"]}, to_session)
 
     async def receive(self, request: JsonObject) -> JsonObject:
-        """Handle a message that a server sent unasked: deliver a notification, refuse a request."""
+        """Handle a message that a server sent on its initiative: deliver a notification, refuse a request."""
         name, message = request.get("server_name"), request.get("message")
         to_session = self._servers.get(str(name))
         if to_session is None or not isinstance(message, dict):
@@ -151,7 +151,7 @@ class HostLink:
     async def _deliver(
         self, message: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Give a message of a server to its session; raise `ValueError` if it is not JSON-RPC."""
+        """Pass a message of a server to its session; raise `ValueError` if it is not JSON-RPC."""
         import anyio
         import mcp_types as types
         from mcp.shared.message import SessionMessage

@@ -70,7 +70,7 @@ class RunControls:
         return {"session_id": self._agent.conversation.session_id, "uuid": line_id()}
 
     def notice(self, notice: Notice) -> None:
-        """Report something to the host."""
+        """Send a notice to the host."""
         line: JsonObject = {"type": "system", "subtype": "notice", "level": notice.level, "text": notice.text}
         self._wire.send_soon({**line, **self.ids()})
 
@@ -87,7 +87,7 @@ class RunControls:
         self.report_mode()
 
     def report_mode(self) -> None:
-        """Tell the host the permission mode if it has changed, such as by the approval of a plan."""
+        """Send the permission mode to the host if it has changed, for example by the approval of a plan."""
         if self.mode != self._reported_mode:
             self._reported_mode = self.mode
             self._wire.send_soon({**status_line(None, self.mode), **self.ids()})

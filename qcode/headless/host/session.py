@@ -27,7 +27,7 @@ from qcode.protocol.approvals import CallApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode, InputError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
-from qcode.streams import REQUEST_COST
+from qcode.streams import REQUEST_OVERHEAD_BYTES
 from qcode.text.clean import shown_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object
 
@@ -51,10 +51,10 @@ async def run_host(
     first_bytes: bytes = b"",
     notices: tuple[str, ...] = (),
 ) -> int:
-    """Serve a host whose handshake is answered until the end of its input; return the exit code of the last turn.
+    """Serve a host after the answer to its handshake until its input ends; return the exit code of the last turn.
 
-    `link` gets the connection. `first_bytes` is the input that was read so far, handshake included; `notices`
-    are lines for the user.
+    `link` gets the connection. `first_bytes` is the input that was read before, including the handshake. `notices` are
+    lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
@@ -114,7 +114,7 @@ class HostSession(Exchange):
         if {**line, "uuid": ""} != self._last_init:
             self._last_init = {**line, "uuid": ""}
             await self._output.write(encode(line))
-        self._is_introduced = True
+        self._has_header = True
         while self._notices:
             self.controls.notice(Notice("warning", self._notices.pop(0)))
 
@@ -164,7 +164,7 @@ class HostSession(Exchange):
         key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer(control))
         self._answer_tasks[key] = task
-        size = REQUEST_COST + len(str(control.request))
+        size = REQUEST_OVERHEAD_BYTES + len(str(control.request))
         self.hold(size)
         task.add_done_callback(lambda _: self.release(size))
         task.add_done_callback(lambda _: self._answer_tasks.pop(key, None))
@@ -175,8 +175,8 @@ class HostSession(Exchange):
             answer = await self._perform(control.subtype, control.request)
         except (ValueError, HostError) as refusal:
             await self._refuse(control.request_id, single_spaced(str(refusal), 1_000))
-        except Exception as fault:  # noqa: BLE001 - a fault in one request must not end the conversation
-            await self._refuse(control.request_id, f"internal error: {type(fault).__name__}")
+        except Exception as failure:  # noqa: BLE001 - a failure in one request must not end the conversation
+            await self._refuse(control.request_id, f"internal error: {type(failure).__name__}")
         else:
             await self._respond(control.request_id, answer)
 
@@ -357,7 +357,7 @@ def _uuid(message: UserMessage) -> str:
 
 
 class HostRun(Run):
-    """A turn for a host. `uuids` are the ids of the lines it answers. `is_composed`: no command is expanded."""
+    """A turn for a host. `uuids` are the ids of its messages. If `is_composed`, commands in it are not expanded."""
 
     def __init__(
         self, output: RunOutput, session: HostSession, uuids: tuple[str, ...], *, is_composed: bool = False
@@ -414,7 +414,7 @@ class HostRun(Run):
             task.cancel()
 
     async def _write_result(self) -> None:
-        if self._question_tasks:  # a host that reads to the result sees first which requests are withdrawn
+        if self._question_tasks:  # some hosts read only to the result, so they must see withdrawals before it
             self.stop_asking()
             await asyncio.wait(self._question_tasks)
             await self._session.wire.flush()

@@ -1,4 +1,4 @@
-"""Sends requests to the host and receives its answers. Knows the envelope of the protocol, not its requests.
+"""Sends requests to the host and receives its answers. It handles the envelope of the protocol, not its requests.
 
 A cancelled request is withdrawn with a `control_cancel_request`. After the end of the input every request fails at
 once.
