@@ -1,1 +1,1 @@
-"""The suite mirrors the rooms; `fakes` replaces the model hosts."""
+"""The suite mirrors the packages of `qcode`; `fakes` replaces the servers of models."""

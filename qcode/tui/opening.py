@@ -1,4 +1,4 @@
-"""Opens the agent for the app and the linear mode. The module imports every room, so the app runs it in a thread."""
+"""Opens the agent for the app and the linear mode. The module imports every package, so the app runs it in a thread."""
 
 from __future__ import annotations
 

@@ -191,9 +191,9 @@ def test_files_named_by_the_architecture_page_exist() -> None:
     named = set(re.findall(r"`(qcode/[\w/]+\.py)`", page))
     assert len(named) > 30
     assert {name for name in named if not (ROOT / name).is_file()} == set()
-    rooms = {path.parent.name for path in (ROOT / "qcode").glob("*/__init__.py")}
+    packages = {path.parent.name for path in (ROOT / "qcode").glob("*/__init__.py")}
     assert {
-        room
-        for room in rooms
-        if not re.search(rf"^.*\b{room}\b.*$", page.split("## Rooms")[1].split("```")[1], re.MULTILINE)
+        package
+        for package in packages
+        if not re.search(rf"^.*\b{package}\b.*$", page.split("## Packages")[1].split("```")[1], re.MULTILINE)
     } == set()

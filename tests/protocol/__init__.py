@@ -1,1 +1,1 @@
-"""Tests of the values all rooms speak."""
+"""Tests of the values that all packages share."""

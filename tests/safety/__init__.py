@@ -1,1 +1,1 @@
-"""Tests of the safety room."""
+"""Tests of `qcode.safety`."""

@@ -1,1 +1,1 @@
-"""Tests of the tools room."""
+"""Tests of `qcode.tools`."""
