@@ -1,7 +1,7 @@
 """Fill the generated parts of the reference pages from the tables of the program.
 
-`python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`, and the JSON
-Schemas of the configuration and of the output; a test of `tests/docs` compares them with the program.
+`python -m scripts.reference` rewrites every part between `<!-- begin NAME -->` and `<!-- end NAME -->`. It also writes
+the JSON Schemas of the configuration and of the output. A test in `tests/docs` checks that all are up to date.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ async def run_headless(
     `turn` are the options that a custom command sets. `clock` returns monotonic seconds.
 
     Calls that need an approval are denied. SIGINT, SIGTERM and SIGHUP cancel the turn: this function writes the output
-    so far and returns 130 or 143 within a second. In the JSON formats it writes exactly one `result`, even if it raises
-    an exception: after an internal error of the conversation, or if its task is cancelled.
+    so far and returns 130 or 143 within a second. In the JSON formats it always writes exactly one `result`, also if
+    its task is cancelled, or if it raises the exception of an internal error.
     """
     output = RunOutput.of(agent, stdout, stderr, turn, clock)
     run = Run(output, writes_header=True)

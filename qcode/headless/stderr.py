@@ -221,9 +221,9 @@ def warning_message(event: TurnEvent) -> str:
 class Meter:
     """The duration of a turn and its API time. `update_from` must get every event.
 
-    API time is the time from each request to the end of its reply, without backoff: a request at 10 s, a wait from 12
-    to 15 s and the end of the reply at 20 s are 7 s. The time of sub-agents is added, so with parallel sub-agents the
-    API time may exceed the duration.
+    API time is the time from each request to the end of its reply, without backoff. Example: a request at 10 s, a wait
+    from 12 to 15 s and the end of the reply at 20 s are 7 s. The time of sub-agents is added, so with parallel
+    sub-agents the API time may exceed the duration.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -79,8 +79,8 @@ _HARMLESS_SETTINGS = re.compile(
 )
 """Settings that name no program and no file to read, and never make git fetch; also settings in `OVERRIDES`.
 
-Excluded are, for example, `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
-(signatures), `mailmap.*` and `core.excludesFile` (show lines of other files), `diff.orderFile`, `core.worktree`.
+Examples of excluded settings: `branch.sort` and `tag.sort` (a key may start a program), `format.pretty` and `pretty.*`
+(signatures), `mailmap.*` and `core.excludesFile` (they show lines of other files), `diff.orderFile`, `core.worktree`.
 """
 
 # Tools such as husky set the folder of hooks. `OVERRIDES` replaces it, so no reading command runs a hook.

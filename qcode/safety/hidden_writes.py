@@ -1,10 +1,10 @@
 """The check of commands for writes to protected files, in bypass mode on a machine without a sandbox.
 
-`protected_write_reason` searches the text of a command for protected names in every spelling, and for paths that lead
-to a protected file through a link, a wildcard or a `cd`. Some programs, such as `tar -x`, write files that the command
-does not name; they are judged by the folders that they can write to. This module reads folders and links, and changes
-nothing. It is separate from `policy`, its only importer, because only the first unconfined command in bypass mode
-loads it.
+`protected_write_reason` searches the text of a command for protected names in every spelling. It also follows paths
+that lead to a protected file through a link, a wildcard or a `cd`. Some programs, such as `tar -x`, write files that
+the command does not name; they are judged by the folders that they can write to. This module reads folders and links,
+and changes nothing. It is separate from `policy`, its only importer, because only the first unconfined command in
+bypass mode loads it.
 """
 
 from __future__ import annotations

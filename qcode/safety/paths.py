@@ -52,7 +52,7 @@ class SessionFolders:
     read_only: tuple[Path, ...] = ()
     """Writing to these folders needs approval."""
     home: Path | None = None
-    """The home folder; None for the one of the user who runs qcode."""
+    """The home folder; None for the home folder of the user who runs qcode."""
     qcode_folders: tuple[Path, ...] = ()
     """The folders of qcode besides the default ones in `home`."""
 
@@ -157,7 +157,7 @@ class PathJudge:
 
         All other names may be read; this check is many times cheaper than `judge`. `prefix` is empty or ends with a
         slash. The folder is judged once, with an unused ordinary name. If the verdict is `allow`, it also holds for
-        every subfolder with an ordinary name, and for every regular file with an ordinary name, one hard link and no
+        every subfolder and every regular file with an ordinary name. The file must have one hard link and contain no
         private key.
         """
         unused = f"{prefix}{_UNUSED_NAME}"

@@ -147,10 +147,11 @@ class Policy:
     def _with_confinement(self, verdict: Verdict, command: object, *, wants_unconfined: bool) -> Verdict:
         """Return the verdict on a shell command, with the sandbox in which it runs.
 
-        A command that only reads runs in the read-only sandbox. If it also writes to permitted files, it runs in the
-        workspace sandbox; in auto mode, so does a command on which neither the user nor a rule decided. In bypass mode
-        protected files are mounted read-only. A command that the user or a rule allowed runs unconfined.
-        If `wants_unconfined`, the call asks to run outside the sandbox, which can only make the verdict stricter.
+        A command that only reads runs in the read-only sandbox, or in the workspace sandbox if it also redirects output
+        to permitted files. In auto mode, a command on which neither the user nor a rule decided runs in the workspace
+        sandbox. In bypass mode protected files are mounted read-only. A command that the user or a rule allowed runs
+        unconfined. If `wants_unconfined`, the call asks to run outside the sandbox, which can only make the verdict
+        stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -293,8 +294,8 @@ class Policy:
     def _judge_in_bypass(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
         """Allow a command in bypass mode unless it may write a protected file.
 
-        If no sandbox protects these files, a command is denied if its text contains a protected name in any spelling,
-        unless the command is known to be read-only. `why` is the end of the reason for such a denial.
+        If no sandbox protects these files, a command is denied if its text contains a protected name in any spelling.
+        A command that only reads is not denied. `why` is the end of the reason for such a denial.
         """
         verdict = _BYPASS if flow is None else self._deny_protected_outputs(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:

@@ -1,9 +1,9 @@
 """Tables of protected files, by name (`is_secret`, `is_control_path`) and by location (`judge_home_path`). Pure.
 
-Names are compared in NFC, casefolded, without invisible characters and without trailing dots and blanks (`fold`),
-because a file system that folds them would open the protected file. Locations in the home follow the documentation
-of their programs (OpenSSH, GnuPG, AWS CLI, Docker, kubectl, npm, pip, GitHub CLI, Cargo, git) and the XDG
-base directory specification. Nothing here reads the disk; `paths` does.
+Names are compared in NFC, casefolded, without invisible characters and without trailing dots and blanks (`fold`): some
+file systems treat such names as equal. Sources of the locations are the XDG base directory specification and the
+documentation of the programs: OpenSSH, GnuPG, AWS CLI, Docker, kubectl, npm, pip, GitHub CLI, Cargo and git. Nothing
+here reads the disk; `paths` does.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ _ORDINARY_NAME = lazy_pattern(rf"(?!(?:{_SPECIAL_NAME})\Z)[a-z0-9_][a-z0-9_.-]*+
 def is_ordinary_name(name: str) -> bool:
     """Return whether `name` is plain ASCII and does not match a table in this module.
 
-    All functions here give the same verdicts for two ordinary names in one folder, unless one of them is the name of a
-    root, of the home folder or of a folder of qcode.
+    All functions here return the same verdicts for two ordinary names in one folder. Exceptions are the names of roots,
+    of the home folder and of the folders of qcode.
     """
     return _ORDINARY_NAME.fullmatch(name) is not None
 

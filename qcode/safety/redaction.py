@@ -1,7 +1,8 @@
 """The redaction of secrets in text for a session file, a log or a crash report.
 
-It replaces the values given to the `Redactor` (also as written in JSON and URLs), text in the format of a well-known
-key, values after a name such as `x-api-key:`, and passwords in URLs. Other secrets are not recognized.
+A `Redactor` replaces the values that it was created with, also as written in JSON and URLs. It also replaces text in
+the format of a well-known key, values after a name such as `x-api-key:`, and passwords in URLs. It does not recognize
+other secrets.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A bare name (`shell`) or a `*` covers every call of its kind; `edit` covers ever
 compare words after unquoting; a final ` *` matches any further words. Paths use gitignore patterns relative to the
 workspace; `./x` matches only x at its top, `/x` and `~/x` are absolute. `covers_command` and `may_restrict` match a
 rule with a call. `read_rules` checks rules against their examples. `propose_shell` returns the narrow rule that
-"always" adds, but none for a program that can run any other program.
+"always" adds. It proposes no rule for a program that can run any other program.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     rule_words = [word.text for word in rule.words if not word.has_glob]
     rule_options = {text for text in rule_words if text.startswith("-")}
     is_literal = [index < len(rule.words) and not rule.words[index].has_glob for index in range(len(words))]
-    # The texts that wildcards match, with "" for a word that the rule contains.
+    # The texts that the wildcards match, with "" for each word that the rule itself contains.
     matched = ["" if is_in_rule else word.text for word, is_in_rule in zip(words, is_literal, strict=True)]
     if any(foreign_host(words[0].text, text) for text in matched):
         return False

@@ -50,7 +50,7 @@ class Verdict:
     prefix_rule: str = ""
     """A rule that covers every use of a test runner."""
     sandboxed_rule: str = ""
-    """A rule that covers commands that then run without approval in the workspace sandbox."""
+    """A rule for commands. They then run without approval in the workspace sandbox."""
     confinement: Level | None = None
     """The level at which an allowed command must run; None for no sandbox."""
     all_reasons: tuple[str, ...] = ()

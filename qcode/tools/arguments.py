@@ -1,8 +1,8 @@
 """Validation of a call's arguments against the parameters of its tool, with error messages that a model can act on.
 
-It supports the subset of JSON Schema that tool parameters use: objects of strings, integers, numbers, booleans, arrays
-and objects, with `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
-argument counts as missing; an array or object sent as a string of JSON is decoded.
+It supports the part of JSON Schema that tool parameters use: the types string, integer, number, boolean, array and
+object, and `required`, `enum`, `minimum`, `maximum`, `minItems`, `maxItems` and `items`. A null for an optional
+argument counts as missing. An array or object that the model sends as a JSON string is decoded.
 """
 
 from __future__ import annotations

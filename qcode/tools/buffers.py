@@ -1,7 +1,7 @@
 """Unsaved texts of an editor. For a file with unsaved changes, the model reads and edits the text in the editor.
 
-A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file still has a
-stale text: an earlier content of the file, or the text in the editor when the file changed. Then qcode uses the file.
+A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file has a stale
+text. It is an earlier content of the file, or the text that the editor had when the file changed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Folders are opened one by one without following links, and files are accessed relative to the open folder. A
 replacement is written to the same folder, synced to disk, and then renamed over its target. In all functions, `folder`
-is the descriptor of an open folder, `name` a name in that folder, and `label` the name of the file in messages.
+is the descriptor of an open folder, `name` a name in it, and `label` the name of the file in messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Programs run by tools: each in a separate process group, with a filtered environment.
 
 `run_program` ends a program and all processes that it started: at its time limit, when cancelled, and at its exit.
-`find_program` searches PATH. `HelperProcess` runs one of qcode's own small programs (`scanner`, `pages`,
-`pdf_program`) on input that may take forever to process: unlike a thread, a process can be killed.
+`find_program` searches PATH. `HelperProcess` runs a small program of qcode (`scanner`, `pages`, `pdf_program`) on input
+that may take forever to process. Unlike a thread, a process can be killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The conversion of a text file to plain text for the model, and back to bytes without unwanted changes. Pure.
 
-The conversion keeps the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), the ending of each line and a
-missing newline at the end. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
+The conversion preserves the byte order mark, the encoding (UTF-8, or UTF-16 with a mark) and the ending of each line,
+also of a last line without a newline. In `Document.text` every ending is a plain newline. `diff_of` compares two
+documents.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class HostApprovals:
                 return Deny()
 
     def _revision(self, call: ToolCall, values: JsonObject) -> Decision | None:
-        """Return the edit that the host made, a denial if it cannot be translated, None if nothing changed."""
+        """Return the host's edit of a call, a denial if it cannot be translated, None if nothing changed."""
         names = self._controls.names
         if values == names.input_of(call):
             return None

@@ -150,7 +150,7 @@ def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | 
 
 
 def _texts(request: JsonObject, name: str, ignored: list[str]) -> tuple[str, ...] | None:
-    """Return a text, or a list of them; None if there is none."""
+    """Return the texts in a field, which is a string or a list of strings; None if it is missing or invalid."""
     value = request.get(name)
     if value is None:
         return None

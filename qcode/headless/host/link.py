@@ -56,7 +56,7 @@ class HostLink:
         return by_event, tuple(problems)
 
     def _hooks_of(self, matcher: Json) -> list[Hook]:
-        """Return the hooks of one entry; one with a wrong type has none."""
+        """Return the hooks of one entry, an empty list for an entry with a wrong type."""
         if not isinstance(matcher, dict) or not isinstance(ids := matcher.get("hookCallbackIds"), list):
             return []
         names, timeout = matcher.get("matcher"), matcher.get("timeout")

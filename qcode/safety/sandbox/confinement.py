@@ -67,9 +67,9 @@ _SHARED_PREFIXES = (".local",)
 def program_folders(search_path: str, home: str) -> tuple[str, ...]:
     """Return real paths, outside the system folders, of the programs on `search_path` and their libraries.
 
-    For `PREFIX/bin` these are that folder and the libraries beside it; for a virtual environment, the environment and
-    its base interpreter; for a folder of shims, everything that its manager installed. No path contains credentials or
-    the home folder itself.
+    For `PREFIX/bin` these are this folder and the libraries beside it. A virtual environment is shown with its base
+    interpreter, and a folder of shims with everything that its manager installed. No path contains credentials or the
+    home folder itself.
     """
     folders: list[str] = []
     for part in search_path.split(":"):

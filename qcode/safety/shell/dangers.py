@@ -332,8 +332,8 @@ _DELIMITER = lazy_pattern(r"(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)", 
 def _here_document_reasons(command: str) -> list[str]:
     """Return why a command with here-documents asks, empty if it has none.
 
-    The reason names the file that the command writes if the command has one document and the judge accepts the command
-    without it: `cat > a <<EOF` becomes `cat > a`.
+    The reason names the output file if the command has one document and the judge accepts the command without the
+    document: `cat > a <<EOF` becomes `cat > a`.
     """
     from qcode.safety.shell.judge import is_table_command, read_flow
 

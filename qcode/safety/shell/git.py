@@ -1,7 +1,7 @@
 """The interpretation of git commands: whether the table allows a command, and which content it may print. Pure.
 
-The table is `[git]` in commands.toml; it assumes the settings of `git_repository`. The most important rule: every word
-before `--` that begins with a dash must be an option in the table, even if it may be the value of another option. So a
+The table is `[git]` in commands.toml. It assumes the settings of `git_repository`. The most important rule: every word
+before `--` that begins with a dash must be an option in the table, even as the value of another option. So a
 command stays harmless even if git, which parses the options of `log` twice, assigns a value to another option.
 """
 
@@ -53,7 +53,7 @@ class GitUse:
     Reading these files must be permitted in any case.
     """
     limits: tuple[str, ...] = ()
-    """Pathspecs that limit wide content, relative to the folder that the command runs in; none means all files."""
+    """Pathspecs that limit wide content, relative to the folder that the command runs in; empty for all files."""
     ambiguous_operands: tuple[str, ...] = ()
     """Operands that are pathspecs if such a file or folder exists, otherwise revisions."""
     plain_content: Content = "none"

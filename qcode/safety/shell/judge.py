@@ -1,9 +1,9 @@
 """The judge of shell commands: a command may run without approval if it certainly does nothing but read.
 
 Each simple command is looked up in the table (`table`, `git`, `languages`), and the path layer judges every file it
-names (`file_reads`). Nothing is run here. Programs outside the core of the table also need a working sandbox, and so do
-features of the shell that cannot be checked word by word. The table and the sandbox are two independent protections:
-each is sufficient alone.
+names (`file_reads`). Nothing is run here. Programs outside the core of the table need a working sandbox too, and so do
+features of the shell that this module cannot check word by word. The table and the sandbox are two independent
+protections: each is sufficient alone.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Judge:
             raise NeedsApproval("qcode cannot tell where this cd leads")
         joined = os.path.join(folder, target)  # noqa: PTH118  # plain text, as bash joins it
         path = os.path.normpath(joined)
-        # bash resolves LINK/../x to the x beside the link; if there is none, it does the same as the kernel.
+        # bash resolves LINK/../x to the x beside the link; if that does not exist, it resolves it like the kernel.
         if os.path.realpath(joined) != os.path.realpath(path):
             raise PathNeedsApproval(f"cd {target} goes up from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
@@ -296,7 +296,7 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
 def _leading_wildcards(program: ProgramSpec | None) -> LeadingWildcards:
     """Return the wildcards that are accepted at the start of an operand, where a match may become an option.
 
-    If a harmful option exists, none is accepted. For a program that reads only names and sizes (`du -sh *`), any is.
+    If the program has a harmful option, no wildcard is accepted. If it reads only names and sizes (`du -sh *`), any is.
     """
     if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
         return "none"

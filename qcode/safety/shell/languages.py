@@ -13,7 +13,7 @@ from qcode.safety.shell.ast import SAFE_VARIABLES, Word
 from qcode.safety.shell.table import ParsedArguments, Role
 
 # Every repetition is possessive (`++`), because backtracking would take exponential time: for `; ; ;…`, a pattern would
-# try all ways to divide the blanks between two repetitions. No part can begin with a character of the one before.
+# try all ways to divide the blanks between two repetitions. No part can begin with a character of the part before it.
 _SED_CLASS = r"\[(?:\[:[a-z]++:\]|[^{mark}\]\\\n\[])++\]"
 _SED_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', '/')})++/I?+)"
 _SED_RANGE = rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d++))?+!?+)?+"

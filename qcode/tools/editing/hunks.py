@@ -22,7 +22,7 @@ _MAX_SHOWN_POSITIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class PatchResult:
-    """The result of a patch for one file."""
+    """The text of one file after its hunks were applied."""
 
     text: str
     """The whole text after all hunks."""

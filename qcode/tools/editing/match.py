@@ -33,9 +33,9 @@ def indent_of(line: str) -> str:
 def pairs_of(old: Sequence[str], file_lines: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit, None if they have different structures.
 
-    Example: if the edit indents its lines with 0, 4 and 8 blanks and the file with 0, 1 and 2 tabs, the result maps 4
-    blanks to one tab and 8 blanks to two. If the file has one tab in both lines, the result is None: no one-to-one
-    mapping preserves the depth, so the two passages have different structures.
+    Example: the edit indents its lines with 0, 4 and 8 blanks, the file with 0, 1 and 2 tabs. The result maps 4 blanks
+    to one tab and 8 blanks to two. If the file has one tab in both lines, no mapping preserves the depth, so the result
+    is None.
     """
     pairs: dict[str, str] = {}
     for edit_line, file_line in zip(old, file_lines, strict=True):

@@ -1,7 +1,7 @@
 """Alternative readings of an edit, tried if its passage is not found: for example, without copied line numbers. Pure.
 
-Each reading changes the old and the new text of an edit in the same way, unless the new text shows that the model did
-not make the mistake there.
+Each reading changes the old and the new text of an edit in the same way. If the new text clearly does not contain the
+mistake, the reading leaves it unchanged.
 """
 
 from __future__ import annotations

@@ -174,8 +174,8 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
 def _is_fast_to_match(line: str) -> bool:
     """Return whether a rule is matched fast against every name.
 
-    With k wildcards, matching a name of length n takes up to n^k steps, so a rule with too many wildcards is dropped:
-    a long name could make the walk hang.
+    With k wildcards, matching a name of length n takes up to n^k steps, so a long name could make the walk hang. A rule
+    with too many wildcards is therefore dropped.
     """
     max_in_name = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
     return max_in_name <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
