@@ -129,7 +129,10 @@ def _run_subcommand(name: str, arguments: list[str]) -> int:
 
 
 def _run_acp(arguments: Sequence[str]) -> int:
-    """Serve an editor (`qcode acp`), or log in; return the exit code. Loads little, because the editor waits."""
+    """Serve an editor (`qcode acp`), or log in; return the exit code. Raise `CommandLineError`.
+
+    Loads little, because the editor waits.
+    """
     options, words, flags = parse_subcommand("acp", arguments, _ACP_USAGE)
     if words:
         raise CommandLineError(_ACP_USAGE)

@@ -252,7 +252,10 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
-    """Return the custom command that was typed, with its arguments; report invalid definitions on stderr."""
+    """Return the custom command that was typed, with its arguments, None for any other prompt.
+
+    Report invalid definitions on stderr.
+    """
     typed = context.options.prompt or ""
     if not typed.startswith("/"):
         return None
@@ -265,7 +268,10 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
 
 
 def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tuple[str, tuple[Block, ...]]:
-    """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
+    """Return the prompt and its attachments; with `--input-format stream-json` only the attached files.
+
+    Raise `QcodeError` if there is no prompt, or if an attachment cannot be read.
+    """
     options = context.options
     has_lines = options.input_format == "stream-json"
     try:

@@ -120,7 +120,10 @@ def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
 
 
 def _trust_folder(store: TrustStore, folder: Path) -> int:
-    """Show the files of the project, ask whether to trust it, and store the trust; return the exit code."""
+    """Show the files of the project, ask whether to trust it, and store the trust; return the exit code.
+
+    Raise `QcodeError` if the trust cannot be stored, `UsageError` without a terminal.
+    """
     root = find_project_root(folder)
     store = replace(store, folder=folder)
     status = store.status_of(root)

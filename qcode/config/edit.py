@@ -135,7 +135,7 @@ def literal(value: object) -> str:
 
 
 def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
-    """Return the values with one value set, or removed if it is None."""
+    """Return a copy with one value set, or removed if it is None; raise `ValueError` if a key above is not a table."""
     changed = copy.deepcopy(values)
     table = changed
     for part in path[:-1]:
@@ -305,7 +305,7 @@ def change_checked(
 
 
 def _parse_typed_key(name: str) -> TomlPath:
-    """Return the path of a typed key. A part with other characters, such as a model's name, must be quoted."""
+    """Return the path of a typed key; raise `UsageError`. A part such as a model's name must be quoted."""
     try:
         return parse_key(name)
     except ValueError:

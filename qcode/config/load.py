@@ -336,7 +336,7 @@ def mapping_layer(settings: Mapping[str, object]) -> Layer:
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:
-    """Validate the values of flags, given by the dotted name of their key; None means not given."""
+    """Return the layer of flags; raise `ConfigError`. `flags` is as in `load`."""
     layer = Layer()
     for name, value in flags.items():
         if value is None:

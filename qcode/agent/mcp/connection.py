@@ -80,9 +80,9 @@ _MAX_SHORT_SUBSCRIPTIONS = 3
 _MAX_SUBSCRIPTIONS_PER_HOUR = 5
 _MAX_INPUT_ROUNDS = 10
 """The maximum number of times that a server may require input for one request."""
-# The pause before a request is repeated whose result requires no input; it doubles each time.
+# A result may require the same request again without any input. The pause before that doubles each time.
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
-# The server's SDK fails with this if a tool asks the user while it runs, which protocol 2026-07-28 does not allow.
+# The error of the server's SDK for a tool that asks the user while it runs, which protocol 2026-07-28 does not allow.
 _NO_BACK_CHANNEL = "no back-channel for server-initiated requests"
 
 
@@ -356,7 +356,7 @@ class ServerConnection:
         send: Send,
         running: RunningRequest,
     ) -> object:
-        """Send a request until its result is final.
+        """Send a request until its result is final; raise `ServerError` if that takes too many rounds.
 
         If a result requires input, collect the input, and send the request again with it and with the server's
         `request_state`.
@@ -457,7 +457,7 @@ class ServerConnection:
 
     @asynccontextmanager
     async def _connect(self, is_retry: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
-        """Connect, list the tools, and yield the session with the seconds after which to list again (None: never)."""
+        """Connect; yield the session and the seconds until the lists expire (None: never). Raise `ServerError`."""
         self._connection_lost.clear()
         self._lists_changed.clear()
         self.log.violation = ""

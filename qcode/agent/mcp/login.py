@@ -154,7 +154,7 @@ async def _challenge(config: McpServer) -> httpx2.Response:
 
 
 async def _probe(config: McpServer, token: str) -> httpx2.Response:
-    """Return the response to the first request of a connection, without its body."""
+    """Return the response to the first request of a connection, without its body; raise `ServerError`."""
     import httpx2
 
     from qcode.agent.mcp.session import explain
@@ -214,7 +214,7 @@ class _BrowserLogin:
             ) from None
 
     async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
-        """Ask for the address of the redirect until it has a code or an error, at most `MAX_PASTES` times."""
+        """Ask for the address of the redirect at most `MAX_PASTES` times; raise `ServerError` if none is valid."""
         for attempts_left in reversed(range(MAX_PASTES)):
             typed = (await paste()).strip()
             query = parse_qs(urlsplit(typed).query) if "?" in typed else {}

@@ -219,7 +219,10 @@ class ServerMentions:
         return prompt, (*attached, *blocks), options
 
     async def _read_typed_prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
-        """Return the text and images of the typed `/server:prompt`; None if the text does not name a server."""
+        """Return the text and images of the typed `/server:prompt`; None if the text does not name a server.
+
+        Raise `InputError` if the prompt cannot be read.
+        """
         match = _COMMAND.fullmatch(typed)
         if match is None:
             return None
@@ -249,7 +252,10 @@ class ServerMentions:
         )
 
     async def _prompt_content(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
-        """Return the messages of a prompt as one text, and their images."""
+        """Await the `response` with a prompt, and return its messages as one text with their images.
+
+        Raise `InputError` if the server fails, or if the text is empty or too long.
+        """
         try:
             async with asyncio.timeout(_READ_TIMEOUT_S):
                 result = await response
@@ -310,7 +316,7 @@ class ServerMentions:
             yield server, uri if uri in listed_uris else uri.rstrip(".,;:!?)\"'")
 
     async def _read_resource(self, server: str, uri: str) -> list[Block]:
-        """Return a resource as a text block, followed by its images."""
+        """Return a resource as a text block, followed by its images; raise `InputError` if it cannot be read."""
         ready = self._servers.ready().get(server)
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")

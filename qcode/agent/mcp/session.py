@@ -288,7 +288,10 @@ def _log_line(params: types.LoggingMessageNotificationParams) -> str:
 
 
 async def collect_inputs(session: ClientSession, requests: InputRequests) -> InputResponses:
-    """Return the answers to the requests in a result that requires input, asking for one at a time."""
+    """Return the answers to the requests in a result that requires input, asking for one at a time.
+
+    Raise `MCPError` if one of them cannot be answered.
+    """
     import mcp_types as types
     from mcp import MCPError
     from mcp.client.context import ClientRequestContext

@@ -333,7 +333,7 @@ def _is_inline_json(value: str | Path) -> bool:
 
 
 def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
-    """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
+    """Return the servers of a file, or of a JSON text, and a line for each invalid entry; raise `QcodeError`."""
     try:
         if _is_inline_json(value):
             return _read_mcp_file(Path(INLINE_SCOPE), is_project=False, text=str(value))

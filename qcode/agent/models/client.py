@@ -361,7 +361,10 @@ def _check_priced(context: RunContext, name: str) -> None:
 
 
 def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: bool) -> tuple[Provider, str]:
-    """Return a client for a provider, and its key. `is_chosen`: `--base-url` applies to this provider."""
+    """Return a client for a provider, and its key; raise `ProviderError` if there is no key.
+
+    `is_chosen`: `--base-url` applies to this provider.
+    """
     settings = context.settings
     network = settings.network_for(spec.name)
     address, source = address_of(spec, settings, context.env)
@@ -493,7 +496,7 @@ def facts_of(provider: str, model: str, configured: ModelSettings | None) -> Mod
 
 
 def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None:
-    """Return the price of `provider/model`: from the configuration (`configured`), otherwise from the catalog."""
+    """Return the price of `provider/model` from the configuration (`configured`) or the catalog, None if unknown."""
     provider, _, model = name.partition("/")
     return facts_of(provider, model, configured.get(name)).price
 

@@ -86,7 +86,10 @@ class FallbackModels:
         return replace(limit, retry_after=max(0.0, limit.resets_at - self._clock()), limited_model=name)
 
     def _first_limited(self) -> str | None:
-        """Return the model of the turn whose limit ends first. Limits that qcode may wait for are preferred."""
+        """Return the model of the turn whose limit ends first, None if no model is at its limit.
+
+        Limits that qcode may wait for are preferred.
+        """
         limited = [
             (bool(limit.wait_refusal), limit.resets_at or 0, name)
             for name in self._tried_names

@@ -99,7 +99,7 @@ class ModelsService:
 
     @property
     def effort(self) -> Effort | None:
-        """The effort chosen last."""
+        """The effort chosen last, None for the default of the model."""
         return self._choices.effort
 
     def save_model(self, name: str) -> str:

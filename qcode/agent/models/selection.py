@@ -93,7 +93,8 @@ def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None
 def select_model(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
     """Return the selection for `provider/model`, a model name that only one provider has, or a short name.
 
-    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host.
+    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host. Raise
+    `QcodeError` if the name is unknown or ambiguous, or if no host of a short name has a credential.
     """
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
@@ -230,7 +231,10 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
 
 
 def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
-    """Return the default model of the first provider with a credential, None without any."""
+    """Return the default model of the first provider with a credential, None if no provider has one.
+
+    Raise `UsageError` if a `base_url` is set, because its provider is unknown.
+    """
     from qcode.providers import catalog
 
     specs = known_specs(settings)
@@ -245,7 +249,7 @@ def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Se
 
 
 async def _select_without_key(settings: Settings, keys: Keys, *, has_demo: bool) -> Selection:
-    """Return the model of a local server, otherwise the demo if `has_demo`."""
+    """Return the model of a local server, otherwise the demo model if `has_demo`; raise `QcodeError` without either."""
     from qcode.providers.local import find_local_server
 
     specs, local = known_specs(settings), await find_local_server()

@@ -84,7 +84,10 @@ class SideQuestions:
         )
 
     def remaining_budget(self) -> Decimal | None:
-        """Return the limit of one prompt, or the remaining limit of the running turn; raise `ValueError` if used up."""
+        """Return the money limit of one prompt, or the remaining one of the running turn; None if unlimited.
+
+        Raise `ValueError` if it is used up.
+        """
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
         if budget is None or running is None:

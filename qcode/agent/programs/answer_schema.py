@@ -106,7 +106,7 @@ class AnswerSchema:
 
 
 def _parse_strict(text: str) -> Json:
-    """Parse standard JSON: no NaN, no Infinity, and no number that overflows to infinity."""
+    """Parse standard JSON; raise `ValueError`, also for NaN, Infinity, an overflow to infinity, or deep nesting."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:

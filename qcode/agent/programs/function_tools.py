@@ -156,7 +156,10 @@ def is_being_cancelled() -> bool:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str, Any], dict[str, Json]]:
-    """Return whether the function takes a context, the types of the arguments by name, and their schema."""
+    """Return whether the function takes a context, the types of the arguments by name, and their schema.
+
+    Raise `TypeError` for a parameter without a supported type.
+    """
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -183,7 +186,10 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
 
 
 def _outcome(value: Any) -> ToolOutcome:
-    """Convert the return value of a function to the result of its call: a string unchanged, other values as JSON."""
+    """Convert the return value of a function to the result of its call: a string unchanged, other values as JSON.
+
+    Raise `TypeError` for a value that has no JSON form.
+    """
     if isinstance(value, ToolResult):
         text, images = value.text, tuple(value.images)
         if not all(isinstance(item, kind) for kind, item in ((str, text), *((Image, image) for image in images))):

@@ -184,7 +184,7 @@ def _choice(choices: Any, value: Json, path: str) -> Any:
 
 
 def _union_value(members: tuple[Any, ...], value: Json, path: str) -> Any:
-    """Convert the value to the first member of the union that it fits."""
+    """Convert the value to the first member of the union that it fits; raise `ValueError` if it fits none."""
     problems: list[str] = []
     for member in members:
         try:

@@ -407,7 +407,7 @@ class TurnStream:
         await asyncio.wait({self._start_task(servers.wait_until_started())})
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
-        """Return the text of the prompt, and its images and files."""
+        """Return the text of the prompt, and its images and files; raise `UsageError` for an empty or invalid one."""
         if isinstance(self._prompt, str):
             if not self._prompt.strip():
                 raise UsageError(_EMPTY_PROMPT)

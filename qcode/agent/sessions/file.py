@@ -309,7 +309,7 @@ class Lock:
         self._handle = None
 
     def _acquire(self) -> int | None:
-        """Return the descriptor of the locked file. A file system without locks is treated as if the lock were free."""
+        """Return the descriptor of the locked file; not locked if the file system has no locks. Raise `SessionBusy`."""
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

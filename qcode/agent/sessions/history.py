@@ -438,7 +438,7 @@ class SessionHistory:
 
     @property
     def _latest_shown(self) -> StoredMessage | None:
-        """The latest message except summaries, which are not shown and have no events and requests."""
+        """The latest message that is not a summary, None if there is none: summaries have no events and requests."""
         return next((stored for stored in reversed(self.stored.values()) if not stored.is_summary), None)
 
     def show_job(self, job: StoredJob) -> None:

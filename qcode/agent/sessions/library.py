@@ -87,7 +87,7 @@ class SessionLibrary:
         return tuple(map(self._info, summaries))
 
     def latest(self) -> str | None:
-        """Return the id of the session that `qcode -c` opens in this folder."""
+        """Return the id of the session that `qcode -c` opens in this folder, None if there is none."""
         return self._optional_store.latest() if self._optional_store is not None else None
 
     def preview(self, session_id: str) -> tuple[Message, ...]:

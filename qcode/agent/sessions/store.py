@@ -90,7 +90,10 @@ class SessionStore:
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
     ) -> Session:
-        """Create a session. The file is created with the first record; with `is_kept` False there is no file."""
+        """Create a session. The file is created with the first record; with `is_kept` False there is no file.
+
+        Raise `SessionError` if no id is free.
+        """
         for _ in range(_MAX_ATTEMPTS):
             session_id = self._new_id(self._clock())
             file = RecordFile(self._path(session_id) if is_kept else None)
@@ -137,7 +140,7 @@ class SessionStore:
         return tuple(session_id for _, session_id in sorted(files, reverse=True))
 
     def latest(self) -> str | None:
-        """Return the id of the most recently written session."""
+        """Return the id of the most recently written session, None if there is none."""
         return next(iter(self.ids()), None)
 
     def holder(self, session_id: str) -> int | None:

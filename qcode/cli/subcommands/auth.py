@@ -112,7 +112,7 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:
-    """Ask which provider is meant, if a user is at the terminal."""
+    """Ask which provider is meant; raise `UsageError` if no user is at the terminal, or no key is stored."""
     names = [name for name, spec in context.specs.items() if registry.accepts_key(spec)]
     if command == "logout":
         names = sorted(name for name in context.keys.stored_names() if not name.startswith(LOGIN_PREFIX))
@@ -163,7 +163,10 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
 
 
 def _read_key(spec: ProviderSpec, address: str, *, key_required: bool) -> Secret:
-    """Return the key, empty if none was given and none is needed; at a terminal ask again for an invalid one."""
+    """Return the key, empty if none was entered and none is needed; at a terminal ask again for an invalid key.
+
+    Raise `QcodeError` if the key is invalid.
+    """
     attempts_left = _MAX_ATTEMPTS if os.isatty(0) else 1
     while True:
         attempts_left -= 1

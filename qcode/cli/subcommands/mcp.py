@@ -112,7 +112,7 @@ def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
 
 
 def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
-    """Add a server to the user's own configuration. Nothing is started."""
+    """Add a server to the user's configuration, without starting it; raise `UsageError` or `ConfigError`."""
     if not is_server_name(name):
         raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_RULE}')
     env = _pairs(flags.get("env", ()), "=", "--env NAME=VALUE")
@@ -170,7 +170,7 @@ def _variable(name: str) -> str:
 
 
 def _remove(name: str) -> int:
-    """Remove a server from the user's own configuration, with its approvals."""
+    """Remove a server from the user's configuration, with its approvals and login; raise `UsageError`."""
     paths = ConfigPaths.from_env(os.environ)
     settings = _user_settings(paths)
     if name not in settings.mcp_servers:
@@ -311,7 +311,7 @@ def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], logi
 
 
 def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> int:
-    """Approve a server, or the changed tools of an approved server."""
+    """Approve a server, or the changed tools of an approved server; raise `QcodeError` if that cannot be saved."""
     try:
         if not pins.is_approved(spec, files):
             pins.approve(spec, files)

@@ -139,7 +139,10 @@ def _printable(text: str) -> str:
 
 
 def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
-    """Export a session, which may be open elsewhere. Without `--format`, the extension of the file decides."""
+    """Export a session, which may be open elsewhere; raise `InputError`.
+
+    Without `--format`, the extension of the file decides.
+    """
     from qcode.agent.models.client import price_of
     from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns, form_of, save_export
     from qcode.agent.sessions.turns import session_turns

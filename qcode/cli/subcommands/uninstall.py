@@ -125,7 +125,10 @@ def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
 
 
 def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: Sequence[str]) -> int:
-    """Remove keys and files; return the exit code. Keys first, because the list of keys in the keyring is a file."""
+    """Remove keys and files; raise `QcodeError` if one remains.
+
+    The keys are removed first, because the list of keys in the keyring is one of the files.
+    """
     failed = []
     for name in names:
         try:

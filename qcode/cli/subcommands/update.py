@@ -164,7 +164,10 @@ def _step(current: Installation) -> str:
 
 
 def newest_release(env: Mapping[str, str]) -> str | None:
-    """Return the newest version on the package index that is not withdrawn, None if there is none."""
+    """Return the newest version on the package index that is not withdrawn, None if there is none.
+
+    Raise `QcodeError` if the index cannot be used.
+    """
     import httpx2
 
     index = next((env[name].strip() for name in INDEX_VARIABLES if env.get(name, "").strip()), INDEX).rstrip("/")
@@ -201,7 +204,10 @@ def _unusable(host: str, why: str) -> QcodeError:
 
 
 def _newest(data: bytes, host: str) -> str | None:
-    """Return the newest version in a list of files in the format of PEP 691, without pre-releases."""
+    """Return the newest version in a list of files (PEP 691) without pre-releases, None if there is none.
+
+    Raise `QcodeError` if the list is invalid.
+    """
     try:
         files = json.loads(data)["files"]
         names = [file["filename"] for file in files if not file.get("yanked")]

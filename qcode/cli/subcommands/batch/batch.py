@@ -38,7 +38,10 @@ _UNFINISHED_CODES = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCod
 
 
 def run_batch(arguments: Sequence[str]) -> int:
-    """Run the tasks that have no result yet; return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal."""
+    """Run the tasks that have no result yet; raise `CommandLineError` or `QcodeError`.
+
+    Return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal.
+    """
     options, words, flags = parse_subcommand("batch", arguments, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
