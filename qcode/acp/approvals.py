@@ -194,6 +194,7 @@ def _question_source(question: Question) -> str:
 async def _ask_with_form(
     question: Question, card: CallCard, session_id: str, client: AskClient
 ) -> Decision | CancelTurn:
+    """Ask with a form, which also has a field for any other answer."""
     labels = [choice.label for choice in question.choices]
     other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
     properties: JsonObject = {"other": other}

@@ -40,6 +40,8 @@ class EditorFiles:
         return self._ask("fs/write_text_file", {"path": str(path), "content": text}, WRITE_S) is not None
 
     def _ask(self, method: str, params: JsonObject, wait_s: float) -> JsonObject | None:
+        """Send a request from the thread of a tool; return None if it fails or takes too long."""
+
         async def request() -> JsonObject:
             return await asyncio.wait_for(self._wire.ask(method, {"sessionId": self._session_id, **params}), wait_s)
 

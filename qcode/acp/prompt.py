@@ -136,6 +136,7 @@ def _document(uri: str, data: str) -> PdfDocument | None:
 
 
 def _image(data: str) -> Image:
+    """Return an image of a prompt. Raise `WireError` if it is invalid or too large."""
     try:
         raw = base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):

@@ -189,6 +189,7 @@ class Server:
         return MethodResult(session.opening_state(), session.announce)
 
     async def _reopen(self, params: JsonObject) -> EditorSession:
+        """Return an open session, or open a stored one."""
         session_id = _text(params, "sessionId")
         folder, _ = _folders(params)
         session = self._sessions.get(session_id)
@@ -199,6 +200,7 @@ class Server:
         return session
 
     async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
+        """Open a stored session, or a new one if `session_id` is None, after all earlier requests to open one."""
         folder, added = _folders(params)
         servers = params.get("mcpServers")
         if servers is not None and not isinstance(servers, list):

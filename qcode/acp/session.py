@@ -181,6 +181,7 @@ class EditorSession:
             self._cancel(prompt)
 
     def _cancel(self, prompt: PendingPrompt) -> None:
+        """Cancel a prompt. A queued prompt is answered at once, the current one when its turn ends."""
         prompt.is_cancelled = True
         if prompt is not self._current_prompt:
             with suppress(ValueError):
@@ -341,6 +342,7 @@ class EditorSession:
             await checkpoints.perform(await checkpoints.plan_rewind(turn, "conversation"))
 
     def _handle_event(self, event: TurnEvent, prompt: PendingPrompt) -> None:
+        """Send the updates of an event, and ask the client about an approval."""
         view, conversation = self._view, self.agent.conversation
         assert view is not None
         view.show(event)
@@ -356,6 +358,7 @@ class EditorSession:
         self._sync()
 
     async def _ask(self, approval: CallApproval, view: TurnView, prompt: PendingPrompt) -> None:
+        """Ask the client about a call, and pass its decision to the conversation."""
         client, conversation = self._client, self.agent.conversation
         card = view.card_of(approval.call)
         decision = await approvals.ask(
@@ -384,6 +387,7 @@ class EditorSession:
         return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), [])
 
     def _answer(self, ended: TurnEnded, notices: list[str]) -> JsonObject | WireError:
+        """Return the response to a prompt, or the error if its turn failed."""
         model = self.agent.conversation.model
         if self.agent.context.options.verbose:
             sys.stderr.write(f"qcode: {self.session_id}: {ended.outcome}, {summary(ended)}\n")

@@ -209,6 +209,7 @@ class TurnView:
         self._notice("info", retry_text(retry))
 
     def _end_reply(self, calls: Iterable[ToolCall]) -> None:
+        """Send the remaining text, and update the card of each call in the finished reply."""
         if self._blank:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
@@ -270,6 +271,7 @@ class TurnView:
             self._output_timers[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
 
     def _show_output(self, card: CallCard) -> None:
+        """Send the new output of a call for its terminal, or the end of all its output for its card."""
         self._output_timers.pop(card.card_id, None)
         update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": card.card_id}
         text = "".join(card.output)
@@ -285,6 +287,7 @@ class TurnView:
         return card.name == SHELL and self._features.has_terminals
 
     def _end_call(self, event: ToolFinished) -> None:
+        """Send the last update of a card."""
         call = event.call
         if call.name == TODO:
             self._show_plan(event)
@@ -311,6 +314,7 @@ class TurnView:
         self._send(cards.dropped_update(card, why))
 
     def _show_plan(self, event: ToolFinished) -> None:
+        """Send the to-do list as a plan."""
         try:
             items = todo_items(parse_object(event.call.arguments) or {})
         except Refused:

@@ -165,6 +165,7 @@ class EditorWire:
             task.cancel()
 
     def _send(self, message: JsonObject) -> None:
+        """Write a message. Bytes that the client does not read yet are written in the background."""
         if self._is_over:
             return
         data = encode(message)
@@ -184,6 +185,7 @@ class EditorWire:
             self._drain_task = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
+        """Write the remaining bytes, then release the turns that wait for the client."""
         try:
             await self._pipe.write(b"")
         except OutputLostError:
@@ -196,6 +198,7 @@ class EditorWire:
     # Input
 
     def _handle_line(self, line: bytes | None) -> None:
+        """Handle a line of input; None stands for a line that is too long."""
         if self._is_over:
             return
         if line is None:

@@ -200,6 +200,7 @@ class Compactor:
         return self.result
 
     def _request_summary(self) -> list[Effect]:
+        """Send a request for the summary. The second request also asks for a shorter one."""
         self._request_count += 1
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)

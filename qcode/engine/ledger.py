@@ -99,6 +99,7 @@ class Ledger:
         self.count("compactions", other.api_calls.total)
 
     def _add_usage(self, used: ModelUsage, spent: Decimal) -> None:
+        """Add the usage and cost of requests to one model, here and in the calling turns."""
         self.usage = self.usage + used.usage
         self.cost = _sum(self.cost, used.cost)
         self.spent += spent

@@ -41,6 +41,7 @@ class HostKnowledge:
     """The output cap of a first attempt, learned from the lengths of earlier replies."""
 
     def with_fact(self, learn: Learn) -> HostKnowledge:
+        """Return the knowledge with a fact added."""
         fact = learn.fact
         if isinstance(fact, LearnedLimit):
             return replace(self, output=fact.tokens) if fact.kind == "output" else replace(self, window=fact.tokens)

@@ -62,6 +62,7 @@ def _has_signal(message: Message) -> bool:
 
 
 def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Message:
+    """Return the message without the calls and results in `recorded`, and without reasoning before such calls."""
     result: list[Block] = []
     for block in message.blocks:
         if not isinstance(block, (ToolCall, ToolResult)) or (block.call_id, block.name) not in recorded:
@@ -145,6 +146,7 @@ def sendable_blocks(blocks: Iterable[Block]) -> tuple[Block, ...]:
 
 
 def _sendable(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages without blocks that cannot be sent, and without empty messages."""
     result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
@@ -182,6 +184,7 @@ def _from_the_first_prompt(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _with_results(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with exactly one result for each call, first in the next user message."""
     result: list[Message] = []
     for index, message in enumerate(messages):
         if message.role == "assistant":

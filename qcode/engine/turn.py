@@ -218,6 +218,7 @@ class Turn:
         return self._steering.remove(text)
 
     def _dispatch(self, incoming: Input) -> list[Effect]:
+        """Handle an input by its type. An input that does not fit the phase is ignored."""
         phase = self.phase
         if isinstance(phase, Compacting) and not isinstance(incoming, (SteerQueued, CancelRequested)):
             return self._relay_compaction(phase, phase.compactor.handle(incoming))
@@ -454,6 +455,7 @@ class Turn:
         return effects + self._resume_after_compaction(phase.then, is_shorter=result.items is not None)
 
     def _resume_after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
+        """Continue the turn after a compaction. `is_shorter`: it shortened the transcript."""
         match then:
             case BeginStep():
                 return self._begin_step()
@@ -504,6 +506,7 @@ class Turn:
         return committed + self._continue(result)
 
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
+        """End the turn because of the counters of its calls, or because a hook stopped it."""
         limits = self.tally.limits
         if limits.end == "tool_calls":
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)

@@ -135,6 +135,7 @@ def _rows(provider: str) -> Mapping[str, ModelFacts]:
 
 
 def _find(provider: str, model: str) -> ModelFacts | None:
+    """Return the facts about a model in the rows of `provider`; see `lookup`."""
     rows = _rows(provider)
     name = exact_name(provider, model)
     if name in rows:
@@ -175,6 +176,7 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
 
 
 def _nearest_anywhere(name: str, provider_of: Mapping[str, str]) -> tuple[str, ...]:
+    """Return up to three `provider/model` names that are most similar to `name`, best first."""
     from qcode.text.match import likeness
 
     wanted = name.strip().lower()

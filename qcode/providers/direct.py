@@ -186,6 +186,7 @@ class DirectClient:
         return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
 
     def _idle_wire(self) -> HttpConnection | None:
+        """Return an idle connection that can be reused, None if there is none. Expired connections are closed."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             wire = self._idle.pop()
@@ -251,6 +252,7 @@ async def _send(wire: HttpConnection, request: bytes) -> DirectResponse:
 
 
 async def _read_head(wire: HttpConnection) -> DirectResponse:
+    """Return the response as soon as its head is complete. Raise `ConnectionBroken`."""
     try:
         reader, body = ResponseReader(), b""
         while not reader.status:

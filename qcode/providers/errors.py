@@ -172,6 +172,7 @@ def redact(text: str, key: str) -> str:
 
 
 def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
+    """Return the kind of an error by its status, and by its type and message."""
     if (kind := _kind_of_aws_type(body)) is not None:
         return kind
     if status in (401, 403):
@@ -194,6 +195,7 @@ def _kind_of_status(status: int, body: ErrorBody) -> ErrorKind:
 
 
 def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
+    """Return the kind of an error with status 400, or with a type that means the same."""
     if re.search(_BAD_KEY, body.all_text):
         return ErrorKind.AUTH
     if _is_quota(body):

@@ -95,6 +95,7 @@ async def _ollama_details(address: str, name: str) -> JsonObject:
 
 
 async def _find_lmstudio(address: str) -> str:
+    """Return the first model of LM Studio that can call tools, otherwise its first chat model."""
     try:
         models = objects_in(object_in(await request_json(address, "/api/v0/models")).get("data"))
     except (OSError, ValueError):
@@ -225,6 +226,7 @@ class WindowQuery:
         return window
 
     async def _read_window(self) -> LocalWindow | None:
+        """Request the window. If the name of the provider does not show the kind of server, find out the kind first."""
         kind, tokens = self._provider, None
         if kind not in ("ollama", "lmstudio"):
             kind, tokens = await self._read_kind()

@@ -151,6 +151,7 @@ def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator
 
 
 def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_ids: tuple[str, ...]) -> LimitPeriod:
+    """Return the period of the limit by the words in the response, empty if unknown."""
     source = text_in(object_in(error.get("metadata")).get("limit_source"))
     words = " ".join((*quota_ids, text_in(error.get("type")), text_in(error.get("code")), source, message))
     if "usage_limit_reached" in words or "anthropic-ratelimit-unified-reset" in headers:
@@ -241,6 +242,7 @@ def _until_midnight_pacific(now: datetime) -> float:
 
 
 def _pacific() -> tzinfo:
+    """Return the time zone of California."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:

@@ -252,6 +252,7 @@ def connect(
 
 
 def _complete_address(spec: ProviderSpec, address: str) -> str:
+    """Return the base URL for requests. Raise `ProviderError` if it is missing or invalid."""
     if not address and spec.is_vertex:
         hint = f"set GOOGLE_CLOUD_PROJECT, or project under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a Google Cloud project: {hint}")
@@ -308,6 +309,7 @@ def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:
 
 
 def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str) -> str:
+    """Return the stripped key. Raise `ProviderError` if it is missing or has invalid characters."""
     key = api_key.strip()
     if not key:
         if spec.needs_key and not is_local(address):

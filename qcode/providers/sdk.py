@@ -87,6 +87,7 @@ def _ca_variable() -> str:
 
 
 def _tls_of_system() -> ssl.SSLContext:
+    """Return a TLS context with the CAs of the environment, otherwise with the CAs of the system."""
     if ca_file := os.environ.get("SSL_CERT_FILE"):
         return ssl.create_default_context(cafile=ca_file)
     if ca_folder := os.environ.get("SSL_CERT_DIR"):
@@ -166,6 +167,7 @@ def response_error(connection: Connection, status: int, headers: Mapping[str, st
 
 
 def _transport_error(connection: Connection, error: Exception) -> ProviderError:
+    """Convert an exception of httpx2 that has no response."""
     import httpx2
 
     address = connection.base_url

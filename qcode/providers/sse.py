@@ -92,6 +92,7 @@ class SseParser:
             self._event = value
 
     def _dispatch(self, events: list[SseEvent]) -> None:
+        """Append the current event to `events` if it has data, and begin another event."""
         if self._data:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(SseEvent(self._event.decode("utf-8", "replace"), data.decode("utf-8", "replace")))

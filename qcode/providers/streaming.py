@@ -191,6 +191,7 @@ class _BodyReader:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:
+        """Yield the events that `chunk` completes. Raise `ProviderError` if the body is too large."""
         self._size += len(chunk)
         if not self._is_sniffed and chunk.strip():
             self._is_sniffed = True
@@ -206,6 +207,7 @@ class _BodyReader:
             yield from self._decode(self._parser.feed(chunk))
 
     def flush(self) -> Iterator[ReplyEvent]:
+        """Yield the remaining events at the end of the body, or the events of a body that is one JSON value."""
         if self._whole_body is None:
             yield from self._decode(self._parser.flush())
             return
@@ -468,6 +470,7 @@ class _WatchedReply:
         return self._reader is not None
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
+        """Return the events that replace `event`."""
         if self._reader is not None:
             return self._reader.feed(event)
         if self._has_native_call:
@@ -489,6 +492,7 @@ class _WatchedReply:
         return [TextDelta(self._text_block or 0, text)] if text else []
 
     def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
+        """Search text for a mark. From the first mark on, a reader of calls handles all events."""
         block = event.block
         events = self._release_text() if self._text_block not in (None, block) else []
         passed, marked = self._search.feed(event.text)

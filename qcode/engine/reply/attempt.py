@@ -173,6 +173,7 @@ class Attempt:
         return self._show_text(TextDelta(event.block, self.seam.feed(event.text)))
 
     def _show_text(self, event: TextDelta) -> Emits:
+        """Store filtered text, and return the event that shows it. Text after a repetition is dropped."""
         if not event.text:
             if self.seam is None:
                 self.assembler.feed(event)

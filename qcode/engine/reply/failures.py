@@ -311,6 +311,7 @@ def compact_or_end_unsent(state: ReplyState, request: ModelRequest, attempt: Att
 
 
 def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
+    """End the reply because `request` does not fit: as truncated if it has text, otherwise as failed."""
     note = describe_full_window(state.counter.size_of(request, threshold=0), state.model.window)
     effects = state.keep_longest_text(attempt)
     if state.text.strip():

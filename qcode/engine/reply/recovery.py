@@ -139,6 +139,7 @@ def _is_cut(shape: ReplyShape) -> bool:
 
 
 def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
+    """Return the next action for a truncated reply."""
     if not budget.is_affordable:
         return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
     ends_in_text = not shape.calls and shape.last == "text"
@@ -160,6 +161,7 @@ def _decide_textless(shape: ReplyShape, budget: Budget) -> Decision:
 
 
 def _decide_continuation(shape: ReplyShape, budget: Budget) -> Decision:
+    """Continue a truncated text while it makes progress and the budget permits; otherwise end the reply."""
     if budget.is_continuation and not shape.has_progress:
         return Done(is_cut=True, why="no_progress")
     if not budget.continuations_left:

@@ -85,6 +85,7 @@ class RepetitionDetector:
         return self._has_line_cycle(block) or self._is_periodic()
 
     def _has_line_cycle(self, block: str) -> bool:
+        """Add the complete lines up to the end of `block`; return whether a cycle of lines is long enough."""
         separator = "\\n" if self._is_arguments else "\n"
         if self._is_arguments:
             # In arguments a newline is two characters, `\n`; a trailing backslash may be the first of them.

@@ -111,6 +111,7 @@ class Reply:
         return state.send("first", replace(request, max_tokens=cap), "initial")
 
     def handle_event(self, event: ReplyEvent) -> list[Effect]:
+        """Handle an event of the current stream. Events in any other phase are ignored."""
         phase = self._state.phase
         if not isinstance(phase, Streaming):
             return []
@@ -125,6 +126,7 @@ class Reply:
         return effects + self._attempt_ended(attempt, event) if isinstance(event, ReplyEnded) else effects
 
     def handle_failure(self, failure: ReplyFailed) -> list[Effect]:
+        """Retry, wait or end after the stream failed, or decide again about an earlier attempt."""
         state = self._state
         effects = failures.handle_attempt_failure(state, failure)
         phase = state.phase
@@ -187,6 +189,7 @@ class Reply:
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
+        """Record the ended attempt, classify it, and carry out the decision about it."""
         state = self._state
         state.close_attempt(attempt, str(ended.stop))
         state.failures = 0
@@ -260,6 +263,7 @@ class Reply:
         return replace(shape, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
 
     def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
+        """Return the remaining budget after `attempt`, for `recovery.decide`."""
         state = self._state
         output = state.plan.output
         tokens = state.kept_tokens + state.tokens_of(attempt)
@@ -280,6 +284,7 @@ class Reply:
         )
 
     def _escalation_cap(self, attempt: Attempt) -> int | None:
+        """Return the cap for an escalation of `attempt`, None if it cannot be escalated."""
         state = self._state
         if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalation is None:
             return None
@@ -288,6 +293,7 @@ class Reply:
         return cap if cap is not None and cap >= gain else None
 
     def _continuation_cap(self, attempt: Attempt) -> int | None:
+        """Return the cap for a continuation after `attempt`, None if it does not fit the window."""
         state = self._state
         requested = state.caps.continuation
         cap = state.fit_cap(self._continuation_request(attempt), requested)
@@ -305,6 +311,7 @@ class Reply:
         return requests.continuation_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
 
     def _perform(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """Carry out a decision about `attempt`."""
         state = self._state
         match decision:
             case Escalate():
@@ -343,6 +350,7 @@ class Reply:
         )
 
     def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
+        """Send the request again with a larger cap; the truncated attempt is superseded."""
         state = self._state
         state.mark_cut(shape.raw_stop)
         state.has_escalated = True
@@ -354,6 +362,7 @@ class Reply:
         ]
 
     def _continue(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
+        """Request the continuation of the truncated text."""
         state = self._state
         state.mark_cut(shape.raw_stop)
         state.absorb(attempt)
@@ -409,6 +418,7 @@ class Reply:
         return effects + state.send("repair", replace(request, max_tokens=cap), "repairs")
 
     def _finish_done(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """End the reply: complete, refused, or truncated with a note for the user."""
         state = self._state
         if _is_stopped(shape):
             state.absorb_text(attempt)
@@ -442,6 +452,7 @@ class Reply:
         return effects + state.finish("done", shape.stop, shape.raw_stop)
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """End a reply that has nothing usable."""
         state = self._state
         if decision.why in ("thinking_only", "empty"):
             state.mark_cut(shape.raw_stop)

@@ -118,6 +118,7 @@ class ReplyState:
         self.caps = self._plan_caps()
 
     def _plan_caps(self) -> caps.Caps:
+        """Return the caps of this reply by the settings and the facts about the model."""
         model = self.model
         host = model.host
         planned = caps.caps_for(
@@ -215,6 +216,7 @@ class ReplyState:
         self._set_discarded(attempt, is_discarded=True)
 
     def _set_discarded(self, attempt: Attempt, *, is_discarded: bool) -> None:
+        """Change the mark in the record of an attempt, and count its output as discarded or not."""
         record = self.records[attempt.record_index]
         if record.is_discarded is is_discarded:
             return
@@ -262,6 +264,7 @@ class ReplyState:
         return self._reinstate(superseded)
 
     def _reinstate(self, superseded: SupersededAttempt, *, is_interrupted: bool = False) -> list[Effect]:
+        """Use the superseded attempt again. If front ends removed its text, return the event that shows it."""
         self.superseded = None
         self._set_discarded(superseded.attempt, is_discarded=False)
         if not self.has_retracted_text:

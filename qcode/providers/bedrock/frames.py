@@ -53,6 +53,7 @@ class FrameParser:
         return []
 
     def _read_prelude(self, start: int) -> tuple[int, int]:
+        """Return the size of the message at `start`, and of its headers. Raise `ProviderError` if one is invalid."""
         size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
         if crc32(self._data[start : start + 8]) != checksum or not _MIN_MESSAGE_BYTES + headers_size <= size:
             raise self._corruption_error()
@@ -64,6 +65,7 @@ class FrameParser:
         return size, headers_size
 
     def _read_message(self, message: bytes, headers_size: int) -> SseEvent:
+        """Return the event in a complete message. Raise `ProviderError` if the message is corrupted."""
         if crc32(message[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(message, len(message) - _CHECKSUM.size)[0]:
             raise self._corruption_error()
         end = _PRELUDE.size + headers_size

@@ -99,6 +99,7 @@ def _replacement(old: str, new: str, text: str) -> DemoEdit | None:
 
 
 def _docstring(path: str, text: str) -> DemoEdit | None:
+    """Return the edit that adds the first missing docstring; None without one, or for invalid Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):

@@ -73,6 +73,7 @@ def numbered_thinking(characters: int) -> str:
 
 
 def _section(n: int) -> list[str]:
+    """Return the lines of section `n`."""
     subject = _SUBJECTS[n % len(_SUBJECTS)]
     lines = [f"## {n}. {_TITLE_VERBS[n % len(_TITLE_VERBS)]} {subject}", ""]
     lines.append(_OPENINGS[n % len(_OPENINGS)].format(n=n, it=subject))

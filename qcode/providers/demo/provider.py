@@ -152,6 +152,7 @@ class DemoProvider:
         return script
 
     def _refuse_once(self, scene: Scene, messages: tuple[Message, ...]) -> None:
+        """Raise the simulated rate limit for the first request of a scenario that has one."""
         scenario = find_scenario(scene.prompt)
         if scenario is None or not scenario.is_rate_limited:
             return

@@ -112,6 +112,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
 
     @asynccontextmanager
     async def _open(self, client: _GeminiClient, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
+        """Send the request with the SDK, and yield the response that the HTTP client received meanwhile."""
         # A private name: see the docstring of the module.
         api = client.sdk._api_client
         body: dict[str, Any] = dict(encode(request))

@@ -66,6 +66,7 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 
 
 def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
+    """Return the system prompt and the messages in the form of the API."""
     unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
@@ -96,6 +97,7 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
 def _encode_settled(
     quirks: ChatQuirks, encoded: EncodedMessages, model: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
+    """Encode messages whose encoding is final; see `EncodedMessages.encode_settled`."""
     alternating = _alternating_messages(messages, quirks, used_ids)
     return [
         item
@@ -213,6 +215,7 @@ def _tool(tool: ToolSpec) -> JsonObject:
 
 
 def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
+    """Return the reasoning effort in the field that this server reads."""
     match quirks.effort:
         case "openai":
             return {"reasoning_effort": effort}
@@ -433,6 +436,7 @@ class ChatDecoder(EndState):
         return events
 
     def _read_stop(self, choice: JsonObject) -> None:
+        """Store the stop reason. Raise `ProviderError` if it stands for an error."""
         raw = text_in(choice.get("finish_reason"))
         if choice.get("error"):
             raise error_of_stream(choice)

@@ -352,6 +352,7 @@ class ResponsesDecoder:
         return events
 
     def _write(self, index: int, kind: BlockKind, text: str, part: Json = None) -> list[ReplyEvent]:
+        """Append to the block of an item. The first text of an item starts its block, except for a call."""
         if not text or index in self._done_indexes:
             return []
         item = self._items.get(index)
@@ -411,6 +412,7 @@ class ResponsesDecoder:
         return "".join(self._searches.record_query(query) for query in texts or [text_in(action.get("query"))])
 
     def _terminate(self, response: JsonObject, status: str) -> list[ReplyEvent]:
+        """Handle the last event, which contains the whole response and its status."""
         events = self._start(response)
         status = text_in(response.get("status")) or status
         if status == "failed" or response.get("error"):

@@ -195,6 +195,7 @@ class Candidate:
     # The grammar
 
     def _read_all(self) -> Iterator[None]:
+        """Read one or more calls in the form of the candidate, and the end mark."""
         if self.form.name == "function":
             yield from self._read_function()
         else:
@@ -213,6 +214,7 @@ class Candidate:
         self._end_item((yield from self._read_json()))
 
     def _read_json(self) -> Generator[None, None, tuple[int, int]]:
+        """Read one JSON object or list; return its start and end in `body`."""
         self._has_begun, self._position = True, "json"
         self._scanner, self._item_start = JsonScanner(), self.size
         while True:

@@ -252,6 +252,7 @@ def _as_list(value: Json) -> list[Json]:
 
 
 def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> WrittenCall:
+    """Return the call in a JSON value; raise `UnreadableError` if the value is not a call."""
     if not isinstance(value, dict):
         raise UnreadableError("it is not a JSON object with a name and arguments", is_attempt=not needs_arguments)
     function = value.get("function")

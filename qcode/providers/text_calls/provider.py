@@ -197,6 +197,7 @@ class CallEvents:
         return events + self._end_text(opaque)
 
     def _end(self, event: ReplyEnded) -> list[ReplyEvent]:
+        """Return the last events. Calls in the text may change the stop reason."""
         is_cut = event.stop in _TRUNCATED_STOPS or (
             self._cap is not None and self._output is not None and self._output >= self._cap
         )
@@ -211,6 +212,7 @@ class CallEvents:
         return [*events, event]
 
     def _events_of(self, parts: Iterable[ScannedPart], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
+        """Return the events for parts of the text. `ends_cut_call`: the block of an incomplete call ends too."""
         events: list[ReplyEvent] = []
         for part in parts:
             if isinstance(part, VisibleText):

@@ -135,6 +135,7 @@ class TextCalls:
         return merged
 
     def _read(self, text: str) -> None:
+        """Scan text: first the thinking, then plain text and candidates in turn."""
         while text:
             if self._thinking_state != "over":
                 text = self._read_thinking(text)
@@ -208,6 +209,7 @@ class TextCalls:
         return self._reject(candidate, _REASONS[candidate.state])
 
     def _close(self, candidate: Candidate) -> str:
+        """Extract the calls of a closed candidate, or show its text if they are invalid; return the text after it."""
         self._candidate = None
         body = candidate.body
         try:
@@ -348,6 +350,7 @@ class CodeSpans:
                 self._is_blank = self._may_close = False
 
     def _end_run(self) -> None:
+        """Handle the end of a run of backticks or tildes, which may open or close a fence or a code span."""
         run, self._run = self._run, ""
         if not run:
             return
