@@ -339,7 +339,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.cancel_keys.announce_copy(event.text)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy `text` by the best available method. The widgets' own copying also calls this."""
+        """Copy `text` by the best available method. Textual's widgets also call this method."""
         self._copy(text)
 
     @on(Prompt.KindChanged)

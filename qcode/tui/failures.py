@@ -22,7 +22,7 @@ Report = Callable[[BaseException], str]
 
 
 _MAX_ERRORS_PER_SECOND = 5
-"""More errors of widgets in one second are taken for an error that repeats forever, so the app ends."""
+"""After more errors of widgets in one second the app ends, because the error probably repeats forever."""
 
 
 def report_failure(failure: BaseException, report: Report) -> str:
@@ -41,7 +41,7 @@ _APP_COMMANDS = (
 
 
 def with_app_commands(text: str) -> str:
-    """Return advice with the commands of the app in place of those of the command line."""
+    """Return `text` with commands of the command line replaced by commands of the app."""
     for command, in_app in _APP_COMMANDS:
         text = text.replace(command, in_app)
     return text

@@ -31,7 +31,7 @@ _NEEDS_TRUST = "once you trust this folder (/trust)"
 
 
 def meaning_of(mode: ApprovalMode, *, is_trusted: bool) -> str:
-    """Return the meaning of a mode of `MODES`, and what it still needs in an untrusted folder."""
+    """Return the meaning of a mode of `MODES`. In an untrusted folder, add that some modes need `/trust`."""
     is_effective = effective_mode(mode, is_trusted=is_trusted) == mode
     return MODES[mode] if is_effective else f"{MODES[mode]}, after /trust"
 
@@ -46,7 +46,7 @@ def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
 def shown_effort(conversation: Conversation) -> str:
     """Return the effort for the status line; empty if none is set or the model does not support reasoning."""
     effort = conversation.effort if conversation.supports_reasoning else None
-    return "effort none" if effort == "none" else effort or ""  # `none` alone does not tell that it is the effort
+    return "effort none" if effort == "none" else effort or ""  # `none` alone would be ambiguous
 
 
 class ModelUse:

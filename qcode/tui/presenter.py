@@ -384,11 +384,11 @@ class Presenter:
         plan = plan_of(call)
         # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
-        # The live output of a command skips what arrived too fast, so the result replaces it.
+        # The live output of a command omits text that arrived too fast, so the result replaces it.
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
         is_shown = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
         has_run = event.state in ("done", "failed")
-        # Why the call did not run. It is empty if the state says everything, as for `Declined.`
+        # Why the call did not run. It is empty if the state suffices, as for `Declined.`
         reason = content if outcome.shown else ""
         if event.state == "denied":
             reason = content = content.partition(": ")[2]
@@ -477,7 +477,7 @@ _UnshownEvent: TypeAlias = (
 
 
 def _without_repetition(call: ToolCall, summary: str, state: CallState) -> str:
-    """Return the summary without what is already shown: the argument on the card, or the to-do list in its panel."""
+    """Return the summary without repeated text: the argument on the card, or the to-do list in its panel."""
     argument = main_argument(call)
     if call.name == "todo" and argument:
         return ""

@@ -117,7 +117,7 @@ class HangingText(Widget):
         return "\n".join(line for line, _ in self._lines)
 
     def show(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Show `lines`, pairs of text and style. The text must be sanitized or our own."""
+        """Show `lines`, pairs of text and style. The text must be sanitized or written by qcode."""
         self._lines = lines
         self.refresh(layout=True)
 

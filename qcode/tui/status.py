@@ -43,7 +43,7 @@ _WARNING_SHARE = 0.75
 _ERROR_SHARE = 0.9
 """The share of the context window from which the figure has the color of an error."""
 _MAX_WHOLE_MODEL_CELLS = 20
-"""A model name up to this length keeps its provider: the `m` of `openai/m` would say too little."""
+"""A model name up to this length keeps its provider: the `m` of `openai/m` alone would be unclear."""
 _DROP_ORDER = (
     "branch",
     "bar",  # of the context, whose percentage stays
@@ -131,7 +131,7 @@ class Status:
     is_shell_prompt: bool = False
     """The prompt starts with `!`, so Enter runs it in the shell, whatever the mode."""
     question: tuple[str, str] = ("", "")
-    """A few words about what the user does at the open question, and the keys for it. It replaces the activity."""
+    """The words for the user's action at the open question, and its keys. They replace the activity."""
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -238,7 +238,7 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
 
 
 def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Content:
-    """Return the activity in at most `max_cells` cells; a hint or an open question takes its place.
+    """Return the activity in at most `max_cells` cells. A hint or an open question replaces it.
 
     `interrupt` names the key that stops the activity. It is kept when the text is shortened.
     """
@@ -271,7 +271,7 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
     """Return the text of a running activity and its elapsed time, together at most `max_cells` wide.
 
     The elapsed time is dropped first, then words at the end of the text. A wait keeps its remaining time; its reason is
-    dropped if too little of it would be left to be understood.
+    dropped if less than `_MIN_REASON_CELLS` of it would remain.
     """
     text = one_line(activity.text)
     if activity.until is None:
@@ -281,7 +281,7 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
         return shorten_to_words(text, max_cells), ""
     remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
     reason = text.rstrip(". ")
-    # A part such as "openai", before ": Rate limit reached for gpt-5 in organization", says too little.
+    # A short part, such as "openai" before ": Rate limit reached for gpt-5 in organization", is not a reason.
     short_reason = shorten_to_words(reason, max_cells - cell_len(remaining) - 2, min_part_cells=_MIN_REASON_CELLS)
     if short_reason and (short_reason == reason or cell_len(short_reason) >= _MIN_REASON_CELLS):
         return f"{short_reason}, {remaining}", ""

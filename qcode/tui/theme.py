@@ -1,7 +1,7 @@
 """Themes: TOML files, validated and converted to Textual themes. The user may add a folder of theme files.
 
-A file contains `name`, `dark`, `[colors]` and, optionally, `terminal_colors = true` (the terminal's palette, names such
-as `ansi_blue`) and `[variables]`, which override single colors that Textual derives.
+A file contains `name`, `dark` and `[colors]`. With `terminal_colors = true`, colors are names of the palette of the
+terminal, such as `ansi_blue`. An optional table `[variables]` overrides single colors that Textual derives.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _theme(data: Mapping[str, Any]) -> Theme:
 
 
 def _muted_style(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
-    """Return the style of less important text: a blend, or with terminal colors the terminal's own dim attribute."""
+    """Return the style of less important text: a blend of colors, or the attribute `dim` with terminal colors."""
     if has_terminal_colors:
         return "dim"
     return Color.parse(colors["background"]).blend(Color.parse(colors["foreground"]), 0.65).hex

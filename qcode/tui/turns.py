@@ -167,7 +167,7 @@ class Turns:
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Pass the user's decision to the conversation.
 
-        A denial without a reason also ends the turn, so that the user can say what to do instead.
+        A denial without a reason also ends the turn, so that the user can send other instructions.
         """
         if trusts_folder(decision):
             self._trust_folder()

@@ -121,7 +121,7 @@ class AppView:
         self._widgets, self._welcome = widgets, welcome
         self._first_model = agent.conversation.model
         self._clock = clock
-        self._last_empty_undo = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
+        self._last_empty_undo = -_UNDO_PAUSE_SECONDS  # the time of the last Ctrl+Z that found nothing to undo
         self._agent, self._shell = agent, shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, notify=self.transcript.add_notice, show_count=self._show_job_count)
@@ -344,7 +344,7 @@ class AppView:
         transcript.scroll_end(animate=False)
 
     def replay(self) -> None:
-        """Show the conversation as it was seen, and what it has used so far."""
+        """Show the conversation as the user saw it, and its usage so far."""
         max_continuations = self._agent.context.settings.output.max_continuations
         stored, transcript, clock = self._agent.conversation.stored_messages, self._widgets.transcript, self._clock
         first = first_shown_message(stored)

@@ -22,7 +22,7 @@ class Welcome:
     """The facts of a run that the first paint shows."""
 
     model_lines: tuple[str, ...]
-    """The name of the model, then lines that say why it was chosen."""
+    """The name of the model, then the reasons for the choice, one on each line."""
     folder: str
     """The folder, abbreviated with `~`."""
     branch: str = ""
@@ -57,8 +57,8 @@ def resume_hint(session_id: str, latest: str | None) -> str:
 def farewell(seconds: float, tokens: int, cost: str, reply: str, *, resume: str) -> str:
     """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
-    `reply` is the text of the last reply, empty to leave it out. `cost` is empty if unknown. `resume` is the
-    line that says how to resume, empty if the session was not saved.
+    `reply` is the text of the last reply, empty to omit it. `cost` is empty if unknown. `resume` is the line of
+    `resume_hint`, empty if the session was not saved.
     """
     facts = (age_text(seconds), f"{tokens_text(tokens)} tokens" if tokens else "", cost)
     lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []

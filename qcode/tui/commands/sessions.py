@@ -103,7 +103,7 @@ def _pick_message(context: CommandContext, messages: Sequence[RewindPoint], high
 def _pick_rewind_scope(
     context: CommandContext, messages: Sequence[RewindPoint], removed: Sequence[RewindPoint]
 ) -> None:
-    """Ask what to rewind. Esc returns to the list of `messages`.
+    """Ask for the scope of the rewind. Esc returns to the list of `messages`.
 
     `removed` are the messages that the rewind removes: the picked one and those after it.
     """

@@ -31,7 +31,7 @@ def _theme(context: CommandContext, name: str) -> None:
 
 
 def _theme_text(context: CommandContext, name: str) -> str:
-    """Return the chosen theme, and why it is not in effect or not kept for the next start."""
+    """Return the name of the chosen theme, with a reason if the theme is not in effect now or at the next start."""
     app, text = context.screen.app, f"Theme: {name}"
     if name != AUTO and app.has_few_colors and not app.available_themes[name].ansi:
         text += ", in effect with 256 colors; this terminal has 16 or fewer"

@@ -362,7 +362,7 @@ class LinearApp:
         self._presenter.abandon(UNEXPECTED_END)
 
     def _show_todo_changes(self, event: TurnEvent) -> None:
-        """Print the changes to the model's to-do list; the card of the call only says that there was one."""
+        """Print the changes to the model's to-do list, which the result of the call does not list."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
             if text := todo_changes(self.todos, items):

@@ -149,7 +149,7 @@ class LinearQuestions:
         return None, ""
 
     def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
-        """Say that a typed line is not a choice, and what to type. `keeps_text`: it can still be sent as a reason."""
+        """Report that a typed line is not a choice, and name the choices. `keeps_text`: a key sends it as a reason."""
         letters = ", ".join(option.letter for option in options if option.letter)
         how = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
         quoted = f'"{cut(ensure_visible(typed), _MAX_QUOTED)}"'

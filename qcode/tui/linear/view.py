@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 _HEAD_LINES, _TAIL_LINES = 20, 20
 """The lines of a truncated result that are printed: its first and its last ones."""
 MAX_KEPT_RESULTS = 50
-"""The number of truncated results that are kept in full for `/output`."""
+"""The number of truncated results that `/output` can print in full."""
 _OUTPUT_INDENT = "  "
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 _STATES = {
@@ -265,7 +265,7 @@ class LinearView:
                 self._blank_lines += 1
 
     def _say_blank_lines(self) -> None:
-        """Print the blank lines before a line of a reply; those at its end are left out."""
+        """Print the blank lines before a line of a reply. Blank lines at the end of the reply are not printed."""
         for _ in range(self._blank_lines):
             self._say("")
         self._blank_lines = 0
@@ -312,7 +312,7 @@ class LinearView:
         self._print("\n".join([wrap(result, self._columns()), *lines]))
 
     def _output_lines(self, text: str) -> Sequence[str]:
-        """Return the lines of a result. A long one is truncated in the middle and kept in full under a number."""
+        """Return the lines of a result. A long result is truncated in the middle, and stored under a number."""
         text = clean(redrawn(text)).strip("\n") if text.strip() else ""
         lines = text.split("\n") if text else []
         omitted_lines = len(lines) - _HEAD_LINES - _TAIL_LINES

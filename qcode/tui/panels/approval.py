@@ -65,8 +65,8 @@ _MAX_WRITTEN_CELLS = 40
 class ApprovalPanel(Vertical, can_focus=True):
     """Shows one approval at a time; hidden if there is none. The app moves the focus to the panel and away from it.
 
-    `prompt` gets the text that is typed before a key counts as an answer. `show_state` gets a few words about what the
-    user is doing, and the keys for it; both are empty if no question is open.
+    `prompt` gets the text that is typed before a key counts as an answer. `show_state` gets the words for the user's
+    current action, such as "typing an answer", and its keys; both are empty if no question is open.
     """
 
     def __init__(
@@ -519,7 +519,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._show_answer()
 
     def _state(self) -> tuple[str, str]:
-        """Return what the user is doing now, and the keys for it."""
+        """Return the words for the user's current action, such as "typing an answer", and its keys."""
         is_server = isinstance(self.request, ServerApproval)
         escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
         if self._is_typing:

@@ -63,7 +63,7 @@ class Option:
     decision: Decision | None = None
     """The decision of this choice; None if the choice opens the text field."""
     detail: str = ""
-    """Muted text after the label: what the choice means, or the rule that it adds."""
+    """Muted text after the label: the meaning of the choice, or the rule that it adds."""
     key: str = ""
     """A key of the app that has the same effect, such as `Esc`."""
     warning: str = ""

@@ -1,9 +1,9 @@
 """The text that a user types while a question is open, and whether the next key continues it or answers.
 
-A user who is typing when a question opens must not answer it by accident. Keys in the first `GUARD_SECONDS`, and keys
-that follow each other within this time (a burst), are added to the draft in the prompt, which the panel shows. After a
-pause, keys answer. An editing key, a paste, a key without a choice, or a letter or number quickly followed by another
-key starts typing: every key is then text, until an arrow key.
+A user who is typing when a question opens must not answer it by accident. Keys in the first `GUARD_SECONDS` go to the
+draft in the prompt, which the panel shows. So do keys that follow each other within this time (a burst). After a pause,
+keys answer. An editing key, a paste, a key without a choice, or two quick characters start typing. From then on every
+key is text, until an arrow key.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def draft_spans(
     can_answer: bool = False,
     has_choices: bool = True,
 ) -> tuple[Span, ...]:
-    """Return the row of the draft in the hidden prompt, with a label that says whether keys are text or answers.
+    """Return the row of the draft in the hidden prompt, with a label that shows whether keys are text or answers.
 
     `purpose`: the words for a text that Enter makes the text of the decision. `can_answer`: the draft was changed since
     the question opened, and keys answer again.

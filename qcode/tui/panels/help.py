@@ -32,7 +32,7 @@ class HelpPanel(Vertical):
         return bool(self.display)
 
     def show(self, title: str, text: str) -> None:
-        """Open with `text`, which must be sanitized or our own."""
+        """Open with `text`, which must be sanitized or written by qcode."""
         mount_parts(self, self._title, self._scroll)
         self.heading = title
         self._show_title()

@@ -56,7 +56,7 @@ class PickerRow:
 
     id: str
     label: str
-    """The first column. `cut` tells how it is cut if it is too long."""
+    """The first column. If it is too long, it is cut as `cut` names."""
     detail: str = ""
     """A description in the last column. In a narrow list it is cut between words; a fact belongs in a cell."""
     is_current: bool = False
@@ -225,8 +225,8 @@ class PickerList(Widget):
     def _scrolled_to(self, height: int) -> int:
         """Return the index of the first line to show.
 
-        Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3 to
-        6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
+        Scroll as little as possible. Example: lines 2 to 5 of 10 are visible. A move to line 6 shows lines 3 to 6, and
+        a move to line 1 then shows lines 1 to 4. The first row also scrolls its heading into view.
         """
         highlighted = self._lines.index(self.index)
         top = 0 if self.index == 0 else highlighted

@@ -1,8 +1,8 @@
 """How the parts of a question share the rows of the screen: title, detail, notes and choices. Pure.
 
-If there are too few rows, the parts shrink in a fixed order: the choices lose their second rows, notes and title are
-truncated, and at last only the choices around the current one are shown. Truncated title and notes scroll with the
-detail, so everything can be read at any size.
+If there are too few rows, the parts shrink in a fixed order. First the choices lose their second rows, then notes and
+title are truncated, and at last only the choices around the current one are shown. Truncated title and notes scroll
+with the detail, so everything can be read at any size.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def wrap_title(text: QuestionText, width: int) -> list[Line]:
 def _title_with_name(title: Sequence[Span], width: int) -> Line:
     """Return a title in one row that keeps the end of the name, and the spans that fit: `Edit …cart.py  +4`.
 
-    If the file name alone needs the space, the verb is left out: `…rc/cart.py`.
+    If the file name alone needs the space, the verb is dropped: `…rc/cart.py`.
     """
     (question, style), *others = title
     width = max(1, width - _TITLE_MARK_CELLS)

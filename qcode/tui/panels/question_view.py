@@ -158,7 +158,7 @@ class QuestionView(Vertical):
         """Scroll by `rows`. If an extract is shown, show all rows first, from the gap in the extract.
 
         Example: the extract shows the rows 10, 11, 12 and 20. Scrolled down, all rows are shown from row 12 on, so that
-        row 13, the first one left out, is in view.
+        row 13, the first omitted row, is in view.
         """
         y = round(self._scroll.scroll_y)
         if self._hidden:
@@ -209,7 +209,7 @@ class QuestionView(Vertical):
 
     @property
     def _view_rows(self) -> int:
-        """The number of rows in view: one less than `scroll_rows` if a row below tells how many are hidden."""
+        """The number of rows in view: one less than `scroll_rows` if the row below shows the number of hidden rows."""
         rows = self._rows
         is_marked = len(self._body()) > rows.scroll_rows and not rows.is_mark_in_title
         return rows.scroll_rows - 1 if is_marked else rows.scroll_rows

@@ -134,9 +134,9 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
         """Scroll to the cursor, unless its line was just removed and it has not been moved yet.
 
-        `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. Undoing a paste of 9 lines hides the
-        scroll bar, which scrolls to the cursor, and the cursor is still on line 9 of a text of one line. `TextArea`
-        moves the cursor right after that, which scrolls again.
+        `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. Example: undoing a paste of 9 lines
+        hides the scroll bar, which scrolls to the cursor. The cursor is then still on line 9 of a text of one line.
+        `TextArea` moves the cursor right after that, which scrolls again.
         """
         if self.cursor_location[0] >= self.document.line_count:
             return Offset(0, 0)

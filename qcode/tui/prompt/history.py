@@ -166,7 +166,7 @@ class DraftFile:
                 path.unlink(missing_ok=True)
 
     def take_abandoned(self) -> Unsent:
-        """Remove and return the draft that an ended process left for this working folder; empty without one."""
+        """Remove and return the draft of an ended process in this working folder; empty without one."""
         with suppress(OSError):
             for path in sorted(self._drafts_folder.glob("*.json")) if self._drafts_folder is not None else ():
                 draft = state_file.load_json(path)

@@ -94,7 +94,7 @@ class Pastes:
 def clean_paste(text: str) -> str:
     """Return a paste as the prompt inserts it: with `\\n` line ends (terminals paste `\\r`) and no control characters.
 
-    The user thus sees exactly what is sent.
+    The user thus sees exactly the text that is sent.
     """
     return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 

@@ -225,7 +225,7 @@ class CompletionMenu(Widget):
             label = label.stylize("bold underline", position, position + 1)
         label_width = max(1, self.size.width - 2)
         if not choice.help and len(choice.label) > label_width:
-            # The end of a long path tells more than its start: `…/tui/prompt/menu.py`.
+            # The end of a long path is more useful than its start: `…/tui/prompt/menu.py`.
             label = Content.assemble("…", label.rstrip()[len(choice.label) - label_width + 1 :])
         row = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),

@@ -107,7 +107,7 @@ class Prompt(EditingArea):
         self._dismissed_text = ""  # the text for which the menu stays closed
         self._refilled_text = ""  # the last text of `refill`
         self._offered_state: tuple[str, Location] = ("", (0, 0))  # text and cursor of the last update of the menu
-        self._completed_range: tuple[Location, Location] | None = None  # what a choice of the menu replaces
+        self._completed_range: tuple[Location, Location] | None = None  # the text that a choice of the menu replaces
         self._is_mention = False  # whether the menu completes a mention, not a command
         self._kind: PromptKind = "prompt"
 

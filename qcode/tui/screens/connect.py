@@ -173,7 +173,7 @@ class ConnectScreen(Screen[ConnectResult]):
 
     @on(Finder.Filtered)
     def _move_pasted_key(self) -> None:
-        """Take a key out of the filter, where it is readable, and ask for its provider if its format does not tell."""
+        """Remove a key from the filter, where it is readable; ask for its provider unless the format reveals it."""
         text = self.query_one(Finder).filter_text
         if self.step != "provider" or not text:
             return

@@ -60,7 +60,7 @@ class JobsScreen(ListScreen[None]):
         self.set_interval(_REFRESH_S, self._refresh)
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return the keys; the key to stop a job is left out if the highlighted job does not run."""
+        """Return the keys, without the key to stop a job if the highlighted job does not run."""
         job, keys = self._job(), super().keys()
         return [key for key in keys if key != _STOP or (job is not None and job.is_running)]
 

@@ -300,9 +300,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Additional keys of a subclass and their actions, for the key hints."""
     ENTER: ClassVar[str] = "select"
-    """The word for what Enter does, for the key hints."""
+    """The effect of Enter in one word or two, for the key hints."""
     ESCAPE: ClassVar[str] = "close"
-    """The word for what Esc does if the filter is empty, for the key hints."""
+    """The effect of Esc with an empty filter, for the key hints."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
     MIN_LABEL: ClassVar[int] = MIN_LABEL

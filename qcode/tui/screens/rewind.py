@@ -48,7 +48,7 @@ class RewindPicker(Picker):
 
 
 class RewindScopePicker(Picker):
-    """Picks what to rewind: `both`, `conversation` or `files`. `messages` are those that the rewind removes."""
+    """Picks the scope of a rewind: `both`, `conversation` or `files`. `messages` are those that the rewind removes."""
 
     ESCAPE = "back"
 
@@ -111,13 +111,13 @@ class OutsideChangesPicker(Picker):
         return (("Enter", self.ENTER), ("Esc", escape), ("↑↓", "move"))
 
     def show_row(self, row: PickerRow | None) -> None:
-        """Show what the highlighted answer does to the files and to the conversation."""
+        """Show the effect of the highlighted answer on the files and on the conversation."""
         if row is not None:
             self.query_one("#rewind-effect", Static).update(effect_text(self._plan, row.id))
 
 
 def effect_text(plan: RewindPlan, answer: str) -> str:
-    """Return what an answer does to the conversation and to the files."""
+    """Return the effect of an answer on the conversation and on the files, as a sentence."""
     kept_count = 0 if answer == "overwrite" else len(plan.doubtful)
     changed_count = sum(not file.refusal for file in plan.files) - kept_count
     effects = [f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}"] if plan.removed else []

@@ -1,7 +1,7 @@
 """The screen of `/resume`: searches the sessions of this folder by title and content; resumes, renames or deletes one.
 
-Files are read in a thread: the list of sessions when the screen opens, one session when its row is highlighted, and all
-sessions in batches while the user types a search text.
+Files are read in a thread. The list of sessions is read when the screen opens, and a session when its row is
+highlighted. All sessions are read in batches while the user types a search text.
 """
 
 from __future__ import annotations

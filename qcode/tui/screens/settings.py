@@ -290,7 +290,7 @@ def setting_row(setting: Setting) -> PickerRow:
 
 
 def value_text(setting: Setting) -> str:
-    """Return the value of a setting in words. If it is not set, return the words for what applies then."""
+    """Return the value of a setting in words; if it is not set, the words for the value that applies."""
     if setting.name == "permissions.mode" and setting.value == "default":
         return "ask"
     if setting.value is None and setting.name in UNSET_VALUES:

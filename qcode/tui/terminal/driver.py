@@ -132,7 +132,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
 
     def redraw(self) -> None:
-        """Write the whole screen again, whatever the terminal shows."""
+        """Write the whole screen again, because the terminal may show something else."""
         if self.painter is not None:
             self.painter.forget()
         self.refresh(repaint=True, layout=True)

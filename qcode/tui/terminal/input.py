@@ -1,7 +1,7 @@
 """Parses pastes, Alt keys, background reports and early lines in the terminal's input before Textual reads keys.
 
-Textual 8.2 reads a paste character by character, and an escape character in it turns the rest into keys: a line end
-would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
+Textual 8.2 reads a paste character by character. An escape character in the paste turns the text after it into keys: a
+line end would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
 OSC 11 asks for the background color; mode 2031 reports changes. Terminals that support neither do not answer, and
 nothing waits for them. https://contour-terminal.org/vt-extensions/color-palette-update-notifications/
 """
@@ -32,9 +32,9 @@ _ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x
 class AltKeyParser(KeyParser):
     """Textual's parser, extended to distinguish Alt with a key from Escape followed by a key, by how they arrive.
 
-    A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after them, so an
-    Escape right after Alt+X types `^x`. If Escape and a letter are typed one after the other, as users of vim do all
-    the time, Textual reads them as Alt with that letter.
+    A terminal writes `ESC` and the character of an Alt key at once. Textual 8.2 waits for more after them, so an Escape
+    right after Alt+X types `^x`. Users of vim often type a letter right after Escape, which Textual reads as Alt with
+    that letter.
     """
 
     _is_escaped = False

@@ -315,7 +315,7 @@ def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[
     shifts: Counter[int] = Counter()
     for y, weight in weights.items():
         old_rows = rows_of_text.get(new[y], ())
-        # A text in many rows, such as a rule, says little about where it came from.
+        # If many old rows have this text, as for a rule, the row that has moved is uncertain.
         if weight and len(old_rows) <= 4:
             for old_row in old_rows:
                 shifts[old_row - y] += weight

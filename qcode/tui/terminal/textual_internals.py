@@ -82,13 +82,13 @@ class KeyParser(XTermParser):
         return self._timeout_time is not None
 
     def give_up(self) -> Iterable[Message]:
-        """Read the start of an incomplete sequence as keys, without waiting for the rest."""
+        """Read the start of an incomplete sequence as keys, without waiting for more input."""
         if self.is_waiting:
             self._timeout_time = 0
             yield from super().tick()
 
     def alt_keys(self, character: str) -> Iterable[Message]:
-        """Return Alt with `character`, which terminals send as `ESC` and the character in one piece.
+        """Return Alt with `character`, which terminals send at once as `ESC` and the character.
 
         Textual reads Alt with punctuation as the punctuation alone, which would be typed.
         """
@@ -289,7 +289,7 @@ _reported_errors: WeakKeyDictionary[Widget, set[type[Exception]]] = WeakKeyDicti
 """The errors of painting and measuring that were reported for each widget. The next frame raises the same error again,
 and one report is enough."""
 NOT_SHOWN = "! An internal error hides this part."
-"""The text in place of rows that cannot be painted."""
+"""The text that replaces rows that cannot be painted."""
 
 
 def guard_widgets() -> None:
@@ -332,7 +332,7 @@ def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
 
 
 def _paintable_rows(widget: Widget, crop: Region) -> list[Strip]:
-    """Return the rows of `widget` that can be painted, and a message in place of the others."""
+    """Return the rows of `widget`. A message replaces the rows that cannot be painted."""
     rows: list[Strip] = []
     text = NOT_SHOWN
     for y in crop.line_range:

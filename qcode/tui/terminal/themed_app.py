@@ -29,8 +29,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     `theme_wanted` is the theme in the settings, `user_themes` the folder of the user's theme files.
 
-    A terminal with 16 colors or none shows only themes that use the terminal's own colors, and `terminal` instead of
-    any other: with the nearest of 16 colors, text would be invisible, and added lines would look like removed ones.
+    A terminal with 16 colors or none shows only themes that use the colors of the terminal. Any other theme is replaced
+    by `terminal`: with the nearest of 16 colors, text would be invisible, and added lines would look like removed ones.
     """
 
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:

@@ -75,7 +75,7 @@ _VERB_CELLS = max(map(len, VERBS.values()))
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _PATH_TOOLS = frozenset({"read", "ls", "edit", "multi_edit", "notebook_edit", "write"})
-"""The argument of these tools is a path, whose end tells more than its beginning."""
+"""The argument of these tools is a path, whose end is more useful than its beginning."""
 _HEAD_LINES, _TAIL_LINES = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD_ROWS, _DIFF_TAIL_ROWS = 24, 6
@@ -327,7 +327,7 @@ class Card(Foldable):
             self._append_output("\n")
 
     def _omit_middle(self) -> None:
-        """Replace the middle of long live output by a line that counts the lines left out.
+        """Replace the middle of long live output by a line that counts the omitted lines.
 
         Example: of 2,001 lines, the 501 lines from index 500 up to 1,001 are replaced by one line. The line at index
         1,001 is then at 501, so the indexes in `_pens` and `_omissions` are 500 lower.

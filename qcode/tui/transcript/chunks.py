@@ -238,11 +238,11 @@ class GrowingLines:
     """The rows of a long list, quote or table that still grows. `render_lines` renders a part of its lines.
 
     The lines before a cut are rendered once. The lines after the cut are rendered with a context: the lines above it
-    that give them their meaning, such as the header of a table; the rows of the context are then dropped.
+    that give them their meaning, such as the header of a table. The rows of the context are then dropped.
 
     Example: a table has 100 rows of source, and the cut is before row 80. The rows 80 to 100 are rendered as a table
-    with the two lines of the header, which give 2 rows on screen; these are dropped, and the others follow the rows of
-    the first part.
+    with the two lines of the header, which give 2 rows on screen. These 2 rows are dropped, and the others follow the
+    rows of the first part.
     """
 
     def __init__(self, render_lines: RenderLines) -> None:

@@ -56,7 +56,7 @@ class Content:
         """The number of additions so far: to replies, to reasoning and to the last card, new cards, and errors. If it
         grows while the user reads elsewhere, a label reports new text below."""
         self.superseded: SupersededEntry | None = None
-        """The old text that is left below a new attempt, which replaces it; None if there is no such text."""
+        """The old text below a new attempt, which replaces it row by row; None if there is no such text."""
         self.rewrite_start = 0
         """The index of the first entry of the new attempt, if `superseded` is not None."""
         self._clock = clock
@@ -237,7 +237,7 @@ class Content:
             self._extend_text(self._text, text)
 
     def drop_superseded(self) -> None:
-        """Remove the rest of the old text, if there is any."""
+        """Remove the old text below the new attempt, if there is any."""
         if self.superseded is not None:
             self._remove(self.superseded)
             self.superseded = None

@@ -40,7 +40,7 @@ _THINKING_GUTTER: Span = ("│ ", style_of("thinking-title"))
 _MIN_SHOWN_S = 0.5
 """Reasoning that took less time is shown without a duration."""
 _MAX_UNLABELED_ROWS = 12
-"""If more rows of a superseded attempt are left, the last of them says how much is replaced."""
+"""If more rows of a superseded attempt are shown, the last row shows the replaced percentage."""
 _MIN_PART_CHARS = 2_000
 """The minimum length of an entry of a divided reply."""
 _SLICE_CHARS = 2 * _MIN_PART_CHARS
@@ -490,7 +490,7 @@ class ReasoningEntry(Foldable):
         for line in complete:
             self._lines += self._body(line, width)
         if len(self._partial_line) > _LONG_LINE_CHARS:
-            # In a very long line only the last row can still change; the rows before it are kept.
+            # In a very long line only the last row can still change, so the rows before it are settled.
             *rows, last = self._body(self._partial_line, width)
             self._lines += rows
             self._partial_line = last.text[last.lead :]
@@ -546,8 +546,8 @@ class ReasoningEntry(Foldable):
 class SupersededEntry(Entry):
     """The dimmed text of a superseded attempt, shown below the new attempt until the new text is as long.
 
-    Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: after 3
-    new rows over 10 old ones, a labeled rule takes the place of old row 4, and old rows 5 to 10 follow.
+    Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: 3 new rows
+    have replaced 3 of 10 old rows. A labeled rule then replaces old row 4, and old rows 5 to 10 follow.
     """
 
     def __init__(self, old: Sequence[Entry], label: str) -> None:
@@ -559,7 +559,7 @@ class SupersededEntry(Entry):
         self._dimmed_width = 0
 
     def cover(self, rows: int, width: int) -> bool:
-        """Drop the old rows that `rows` new rows replace; return whether any old rows are left."""
+        """Drop the old rows that `rows` new rows replace; return whether any old rows remain."""
         if rows != self._covered_rows:
             self._covered_rows = rows
             self.touch()
@@ -582,7 +582,7 @@ class SupersededEntry(Entry):
 
     def lay_out(self, width: int) -> list[Line]:
         old = self._old_rows(width)
-        remaining = old[self._covered_rows + 1 :]  # the rule takes the place of one more row
+        remaining = old[self._covered_rows + 1 :]  # the rule replaces one more row
         if len(remaining) > _MAX_UNLABELED_ROWS:
             remaining[-1] = _labeled_rule(f"old text, {100 * self._covered_rows // len(old)}% replaced", width)
         return [_labeled_rule(self._label, width), *remaining]

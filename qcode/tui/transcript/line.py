@@ -407,7 +407,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def shorten_start(path: str, width: int) -> str:
-    """Return a cleaned `path` of at most `width` cells: `…/tui/prompt/menu.py`, because its end tells more."""
+    """Return a cleaned `path` in at most `width` cells, without its start if it is too long: `…/tui/prompt/menu.py`."""
     line = one_line(path, len(path))
     if cell_len(line) <= width:
         return line
@@ -459,7 +459,7 @@ def shorten_title(text: str, width: int) -> str:
 
 
 def shorten_to_rows(text: str, width: int, max_rows: int) -> str:
-    """Return `text` in at most `max_rows` rows of `width` cells; what does not fit is cut between words."""
+    """Return `text` in at most `max_rows` rows of `width` cells; a longer text is cut between words."""
     line = one_line(text)
     rows = break_text(line, width)
     shown = [line[start:end] for start, end, _ in rows[:max_rows]]
@@ -474,8 +474,7 @@ def count_letters(rows: Iterable[Line]) -> int:
 
 
 def row_of_letter(rows: Sequence[Line], count: int) -> int:
-    """Return the index of the row that contains the letter or digit after the first `count` ones; the last row if
-    there are not that many."""
+    """Return the index of the row with the letter or digit after the first `count` ones; the last row without one."""
     consumed = 0
     for index, line in enumerate(rows):
         consumed += sum(character.isalnum() for character in line.text)

@@ -42,7 +42,7 @@ class MarkdownStream:
         self._marks: list[tuple[int, str]] = []  # each with the number of rows above it, those of marks not counted
 
     def feed(self, text: str) -> None:
-        """Add text. Rows of complete chunks are then in `lines`; call `render_open_end` for the rest."""
+        """Add text. `lines` then has the rows of complete chunks; `render_open_end` adds the rows of the open end."""
         del self.lines[self.settled_count :]
         *complete, self._partial_line = (self._partial_line + text).split("\n")
         for line in complete:

@@ -320,8 +320,8 @@ class Pane(ScrollView):
         Example: old entries of 6 and 4 rows are replaced by one entry. The user reads row 1 of the second one, which is
         row 7 of the old text, so the result is row 7 of the new entry.
 
-        Rows are counted from the first replaced entry, and not from the top of the transcript as in `scroll_y`: the
-        heights of entries above may have been estimates, which become exact now.
+        Rows are counted from the first replaced entry, unlike `scroll_y`, which counts from the top of the transcript:
+        the heights of entries above may have been estimates, which become exact now.
         """
         layout, old = self.row_layout, replaced.entries
         above = sum(len(entry.rows(layout.width)) for entry in old[: old.index(position.entry)])

@@ -114,7 +114,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def show_end(conversation: Conversation, transcript: TranscriptView, *, is_resumed: bool) -> None:
-    """Show what follows the messages: the mark of a resume, and output that waits for the next prompt."""
+    """Show the mark of a resume below the messages, and output that is attached to the next prompt."""
     if is_resumed:
         show_resumed(conversation, transcript)
     for number, block in enumerate(conversation.attachments.blocks):

@@ -1,8 +1,7 @@
 """Selection with the mouse (by dragging, by word, by line, beyond the edges of the view), and clicks on links.
 
-A selection is attached to the text, not to rows of the screen, so it moves with its text, also if a resize divides
-the text into other rows. The view does not scroll while text is selected, unless the pointer is dragged beyond its
-edge.
+A selection is attached to the text and not to rows of the screen. It moves with its text, also if a resize divides the
+text into other rows. The view does not scroll while text is selected, unless the pointer is dragged beyond its edge.
 """
 
 from __future__ import annotations

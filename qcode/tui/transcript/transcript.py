@@ -318,7 +318,7 @@ _WIDTH_BEFORE_MOUNT = 80
 class Transcript(CardChoosingPane):
     """The conversation on screen: prompts, replies, tool cards and notices.
 
-    `clock` returns monotonic seconds, for durations. `thinking` says how finished reasoning is shown.
+    `clock` returns monotonic seconds, for durations. `thinking` is the form in which finished reasoning is shown.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class Vim(MovingCursor):
         return ChangedText(self.text, self.cursor)
 
     def undo(self, text: str, cursor: int, *, is_redo: bool) -> ChangedText:
-        """Undo or redo one step in any mode. In insert mode the step is what was typed so far, and typing continues."""
+        """Undo or redo one step in any mode. In insert mode the step is the text typed so far, and typing continues."""
         if self.mode == "insert":
             self._set_state(text, cursor)
             self._end_insertion()

@@ -304,7 +304,7 @@ def paragraph(text: str, index: int, step: Literal[1, -1], count: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A search in the line (`f`, `F`, `t`, `T`), kept for `;` and `,`."""
+    """A search in the line (`f`, `F`, `t`, `T`), which `;` and `,` repeat."""
 
     character: str
     step: Literal[1, -1]

@@ -1,7 +1,7 @@
 """Replaces graphemes and labels by single characters, because vim's grammar counts characters.
 
-An accent with its letter, an emoji of several code points and a label such as `[Image #1 a.png]` each become one
-private character, from the block of its character class. Most texts are returned unchanged. Separate from `keys`,
+Each of these becomes one private character, from the block of its character class: a letter with its accent, an emoji
+of several code points, a label such as `[Image #1 a.png]`. Most texts are returned unchanged. Separate from `keys`,
 because it is pure and its tests need no text area.
 """
 
