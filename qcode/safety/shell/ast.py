@@ -29,6 +29,7 @@ It is nothing (empty), a number in the word, any text in it, or even the number 
 """
 
 HERE_DOCUMENT = "it contains a here-document"
+REDIRECTED_LIST = "it redirects several commands at once"
 UNREADABLE = "qcode cannot read its syntax"
 """Reasons why the parser rejects a command. tree-sitter loses the `-` of `python3 - <<EOF`, so that is unreadable."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from qcode.safety.shell.ast import HERE_DOCUMENT, PLACEHOLDER, UNREADABLE, UnsupportedSyntax
+from qcode.safety.shell.ast import HERE_DOCUMENT, PLACEHOLDER, REDIRECTED_LIST, UNREADABLE, UnsupportedSyntax
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
 from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, complete_reasons, joined_reasons
@@ -20,6 +20,7 @@ from qcode.text.pattern import lazy_pattern
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+    from qcode.safety.shell.ast import Word
     from qcode.safety.shell.flow import FlowPart
 
 
@@ -335,26 +336,80 @@ def _here_document_reasons(command: str) -> list[str]:
     The reason names the output file if the command has one document and the judge accepts the command without the
     document: `cat > a <<EOF` becomes `cat > a`.
     """
-    from qcode.safety.shell.judge import is_table_command, read_flow
-
     source = command.encode("utf-8", "replace")
     nodes = [] if check_bounds(command) else [*(_nodes(source) or ())]
     starts, ends = ([node for node in nodes if node.type == f"heredoc_{part}"] for part in ("start", "end"))
     document = _only_document(starts, ends, source)
     unknown = [HERE_DOCUMENT] if starts else []
-    if document is None:
+    written = _written_files(document.command) if document is not None else None
+    if document is None or written is None:
         return unknown
-    try:
-        flow = read_flow(document.command, "/")
-    except UnsupportedSyntax:
-        return unknown
-    outputs = [word for part in flow.parts for word in part.command.outputs]
-    if not outputs or any(word.has_glob for word in outputs):
-        return unknown
-    reasons = [f"it writes to {word.text}" for word in outputs]
-    if not all(is_table_command(part.command.words) for part in flow.parts):
-        reasons += unknown
+    reasons = [*written.reasons, *(unknown if written.unclear_programs else ())]
     return [*reasons, "its here-document contains an expansion"] if document.expands else reasons
+
+
+def _redirect_reasons(command: str) -> list[str]:
+    """Return why a list of commands asks whose last one is redirected: `cd a && make > b`; empty if not certain."""
+    written = None if check_bounds(command) else _written_files(command)
+    if written is None:
+        return []
+    return [*written.reasons, *(f"{name} {NOT_READ_ONLY}" for name in written.unclear_programs)]
+
+
+_START = "//"
+"""The folder in which a command starts. The folder of an absolute `cd` begins with one slash."""
+
+
+class _WrittenFiles(NamedTuple):
+    """The files that a command writes, as reasons, and its programs that may do more than read."""
+
+    reasons: list[str]
+    unclear_programs: list[str]
+
+
+def _written_files(command: str) -> _WrittenFiles | None:
+    """Return the files that a command writes; None if there are none, or if one is not certain."""
+    from qcode.safety.shell.flow import cd_target
+    from qcode.safety.shell.judge import is_table_command, read_flow
+
+    try:
+        flow = read_flow(_with_bound_redirects(command), _START)
+    except UnsupportedSyntax:
+        return None
+    # bash and the kernel differ about `LINK/..`.
+    targets = [cd_target(part.command) or "" for part in flow.parts]
+    if any(".." in target.split("/") or target.startswith(_START) for target in targets):
+        return None
+    names = [_output_name(part, word) for part in flow.parts for word in part.command.outputs]
+    if not names or "" in names:
+        return None
+    programs = [part.command.words for part in flow.parts if not is_table_command(part.command.words)]
+    return _WrittenFiles([f"it writes to {name}" for name in names], [words[0].text for words in programs])
+
+
+def _output_name(part: FlowPart, output: Word) -> str:
+    """Return the file to which a command writes, with the folder of a `cd` before it; empty if it is not certain."""
+    if output.has_glob:
+        return ""
+    if part.folders == {_START} or len(part.folders) > 1 or output.is_home or output.text.startswith("/"):
+        return output.text
+    (folder,) = part.folders
+    return f"{folder.removeprefix(_START)}/{output.text.removeprefix('./')}"
+
+
+def _with_bound_redirects(command: str) -> str:
+    """Return the command with parentheses around each command of a list that is redirected.
+
+    Example: `cd a && cat > b` becomes `cd a && (cat > b)`. The grammar redirects the whole list, bash the last command.
+    """
+    source = command.encode("utf-8", "replace")
+    inserted: list[tuple[int, bytes]] = []
+    for node in _nodes(source) or ():
+        if node.type == "redirected_statement" and node.children[0].type == "list":
+            inserted += [(node.children[0].children[-1].start_byte, b"("), (node.end_byte, b")")]
+    for position, text in sorted(inserted, reverse=True):
+        source = source[:position] + text + source[position:]
+    return source.decode("utf-8", "replace")
 
 
 class _Document(NamedTuple):
@@ -404,6 +459,8 @@ def with_dangers(
     others = [verdict.reason for verdict in verdicts if not (dangers and _is_generic(verdict))]
     if others in ([HERE_DOCUMENT], [UNREADABLE]):
         others = _here_document_reasons(command) or others
+    elif others == [REDIRECTED_LIST]:
+        others = _redirect_reasons(command) or others
     reasons = [*first, *(danger.reason for danger in dangers), *others]
     return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from qcode.safety.shell.ast import (
     HERE_DOCUMENT,
     PLACEHOLDER,
+    REDIRECTED_LIST,
     UNREADABLE,
     CommandList,
     Expansion,
@@ -302,17 +303,16 @@ class _SyntaxReader(_Nodes):
         if not isinstance(command, SimpleCommand):
             self._check_harmless(redirects)
             return inner
-        for redirect in redirects:
-            command = self._with_redirect(command, redirect)
+        command = self._with_redirects(command, redirects)
         return Negation(command) if isinstance(inner, Negation) else command
 
     def _check_harmless(self, redirects: list[Node]) -> None:
         """Raise if a redirection of a group or list reads or writes a file."""
-        if self._with_redirects(redirects) != SimpleCommand((Word(":"),)):
-            raise UnsupportedSyntax("it redirects several commands at once")
+        nothing = SimpleCommand((Word(":"),))
+        if self._with_redirects(nothing, redirects) != nothing:
+            raise UnsupportedSyntax(REDIRECTED_LIST)
 
-    def _with_redirects(self, redirects: list[Node]) -> SimpleCommand:
-        command = SimpleCommand((Word(":"),))
+    def _with_redirects(self, command: SimpleCommand, redirects: list[Node]) -> SimpleCommand:
         for redirect in redirects:
             command = self._with_redirect(command, redirect)
         return command

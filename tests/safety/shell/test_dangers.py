@@ -148,7 +148,17 @@ EXPANDS = "its here-document contains an expansion"
         ("python3 - > notes.txt <<EOF\nprint(1)\nEOF", f"{WRITES}; {HERE}"),
         ("cat - <<EOF > notes.txt\nhello\nEOF", WRITES),
         ("cat > notes.txt <<EOF && make\nx\nEOF", f"{WRITES}; {HERE}"),
+        ("cd src && cat > notes.txt <<EOF\nhello\nEOF", "it writes to src/notes.txt"),
+        ("cd src && cat <<'EOF' >> ./notes.txt && ls\nhello\nEOF", "it writes to src/notes.txt"),
+        ("cd src && cd a && cat > ../notes.txt <<EOF\nhello\nEOF", "it writes to src/a/../notes.txt"),
+        ("cd /tmp/b && cat > notes.txt <<EOF\nhello\nEOF", "it writes to /tmp/b/notes.txt"),
+        ("cd src && cat > /tmp/notes.txt <<EOF\nhello\nEOF", "it writes to /tmp/notes.txt"),
+        ("cd src && make && cat > notes.txt <<EOF\nhello\nEOF", f"it writes to src/notes.txt; {HERE}"),
         # The file or the end of the document is not certain.
+        ("cd src/.. && cat > notes.txt <<EOF\nhello\nEOF", HERE),
+        ("cd //src && cat > notes.txt <<EOF\nhello\nEOF", HERE),
+        ("cd $X && cat > notes.txt <<EOF\nhello\nEOF", HERE),
+        ("cd src && { ls; cat; } > notes.txt <<EOF\nhello\nEOF", HERE),
         ("cat <<EOF\nhello\nEOF", HERE),
         ("python3 - <<EOF\nprint(1)\nEOF", HERE),
         ("cat > *.txt <<EOF\nhello\nEOF", HERE),
@@ -162,6 +172,21 @@ EXPANDS = "its here-document contains an expansion"
     ],
 )
 def test_reason_names_the_file_that_a_here_document_is_written_to(command: str, reason: str) -> None:
+    verdict = judge_shell(command, REPO)
+    assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", "shell:not-plain", reason)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("cd src && echo hi > notes.txt", "it writes to src/notes.txt"),
+        ("cd src && make > notes.txt", "it writes to src/notes.txt; make may do more than read"),
+        ("cd src && ls > a && ls > b", "it writes to src/a; it writes to src/b"),
+        ("{ ls; ls; } > notes.txt", "it redirects several commands at once"),
+        ("cd src && ls > *.txt", "it redirects several commands at once"),
+    ],
+)
+def test_reason_names_the_file_of_the_last_command_of_a_list(command: str, reason: str) -> None:
     verdict = judge_shell(command, REPO)
     assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", "shell:not-plain", reason)
 
