@@ -90,10 +90,15 @@ class RewindPlan:
     @property
     def removed(self) -> str:
         """The removed or restored part of the conversation, such as `2 turns`; empty if no messages are."""
-        # A turn that a compaction replaced is not counted, and undoing a compaction removes no turn.
+        # Undoing a compaction removes no turn.
         if self.turns:
             return count_text(abs(self.turns), "turn")
         return count_text(abs(self.messages), "message") if self.messages else ""
+
+    @property
+    def is_removing(self) -> bool:
+        """Whether the move removes turns, or messages without a turn. Behind a compaction, messages come back too."""
+        return (self.turns or self.messages) > 0
 
     @property
     def doubtful(self) -> tuple[FilePlan, ...]:
@@ -372,7 +377,7 @@ def _summary(kind: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[kind]
     parts = []
     if plan.removed:
-        parts.append(f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}")
+        parts.append(f"{'removes' if plan.is_removing else 'brings back'} {plan.removed}")
     if plan.files:
         parts.append(f"restores {count_text(len(plan.files), 'file')}")
     return f"{verb}: {', '.join(parts) or 'no change'}"
@@ -383,11 +388,12 @@ def _report(planned: _PlannedMove, done: int) -> str:
         return f"Finished: {count_text(done, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
     is_redo, plan = planned.kind == "redo", planned.plan
-    parts = [f"{plan.removed} {'removed' if plan.messages > 0 else 'back'}"] if plan.removed else []
+    parts = [f"{plan.removed} {'removed' if plan.is_removing else 'back'}"] if plan.removed else []
     if planned.spans_compaction:
-        parts = [
+        compaction = (
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
-        ]
+        )
+        parts = [*(parts if plan.turns else ()), compaction]
     parts += [planned.part or f"{count_text(done, 'file')} restored"] if done else []
     hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"

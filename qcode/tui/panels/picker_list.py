@@ -69,9 +69,16 @@ class PickerRow:
     """The heading under which the rows of one group are listed."""
     is_dim: bool = False
     """The row is muted, because picking it needs another step first, such as a key."""
+    is_counted: bool = True
+    """Whether the row is one of those that the list shows, and not an action or a sum of the others."""
     cut: LabelCut = "letters"
     names: tuple[str, ...] = ()
     """If the filter is the start of one of these names, the row comes before all others."""
+
+
+def counted(rows: Sequence[PickerRow]) -> int:
+    """Return how many of `rows` the title counts."""
+    return sum(row.is_counted for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +215,9 @@ class PickerList(Widget):
         content = [*header, *(self._line(line, widths, width) for line in lines)]
         if len(lines) < len(self._lines):
             row_indexes = [line for line in lines if isinstance(line, int)]
-            mark = overflow_mark(row_indexes[0] if row_indexes else 0, len(row_indexes), len(self.rows))
+            first = row_indexes[0] if row_indexes else 0
+            shown = self.rows[first : first + len(row_indexes)]
+            mark = overflow_mark(*map(counted, (self.rows[:first], shown, self.rows)))
             content.append(Content.styled(" " * _MARK_CELLS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 

@@ -132,9 +132,6 @@ class ChangesScreen(ListScreen[None]):
         lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
 
-    def is_counted(self, row: PickerRow) -> bool:
-        return row.id != ALL
-
     def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)
         if part is None:
@@ -209,7 +206,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     """
     if not changes and not any(turn.files for turn in turns):
         return []
-    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session")]
+    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session", is_counted=False)]
     for turn in reversed(turns):
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):

@@ -102,9 +102,6 @@ class ModelPicker(ListScreen[ModelChoice]):
         else:
             self.dismiss(ModelChoice(row.id, effort=self.effort))
 
-    def is_counted(self, row: PickerRow) -> bool:
-        return not row.id.startswith(CONNECT)
-
     def title_note(self) -> str:
         return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 
@@ -199,7 +196,8 @@ def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults
 def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
     # `claude` finds the providers of Claude models, whose models are not listed before they have a key.
-    return PickerRow(command, command, search_text=provider_hint(provider.name), group=_NOT_READY_GROUP, is_dim=True)
+    hint = provider_hint(provider.name)
+    return PickerRow(command, command, search_text=hint, group=_NOT_READY_GROUP, is_dim=True, is_counted=False)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:

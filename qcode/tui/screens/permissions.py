@@ -71,9 +71,6 @@ class PermissionsScreen(Picker):
         rule_keys = _RULE_KEYS[rule.scope] if rule is not None else ()
         return (*main_keys, tab, ("Ctrl+A", "add"), *rule_keys, ("Ctrl+T", "check"), arrow_keys)
 
-    def is_counted(self, row: PickerRow) -> bool:
-        return row.id != "mode"
-
     def show_row(self, row: PickerRow | None) -> None:
         self.show_title_and_keys()
         # This event may arrive after a message about the row was shown, which must stay visible.
@@ -197,7 +194,9 @@ class PermissionsScreen(Picker):
         self.set_rows(self._decision_rows() if self._shows_decisions else self._rule_rows())
 
     def _rule_rows(self) -> list[PickerRow]:
-        mode = PickerRow("mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin)
+        mode = PickerRow(
+            "mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin, is_counted=False
+        )
         rules = self._rules().items()
         return [
             mode,

@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 
 from qcode.text.clean import one_line
 from qcode.text.match import fold, rank
-from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow
+from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow, counted
 from qcode.tui.shared_widgets import SteadyInput, key_hints
 from qcode.tui.transcript.line import break_text, shorten_to_rows
 
@@ -427,10 +427,6 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             text = shorten_to_rows(self.describe(self.row), width, rows)
             description.update(Content.styled(text, "$muted"))
 
-    def is_counted(self, row: PickerRow) -> bool:
-        """Return whether the title counts this row."""
-        return True
-
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
         return ""
@@ -444,7 +440,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        count, total = (sum(map(self.is_counted, rows)) for rows in (self.rows, self.finder.all_rows))
+        count, total = map(counted, (self.rows, self.finder.all_rows))
         number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
         has_number = total > 0 and not self.IS_QUESTION

@@ -383,6 +383,21 @@ def test_undo_and_redo_of_a_compaction_are_reported_as_such(tmp_path: Path) -> N
     assert runner.redo().text == "Redone: 1 turn back. /undo reverts this."
 
 
+def test_rewind_to_before_a_compaction_says_how_many_turns_it_removes(tmp_path: Path) -> None:
+    runner = CheckpointRunner(tmp_path)
+    runner.turn("one")
+    number = runner.turn("two")
+    runner.turn("three")
+    runner.session.compact((user("a summary"), (2,), (3,)))
+    plan = runner.rewinder.plan_rewind(number, "both")
+    assert plan.summary == "Rewind: removes 2 turns"
+    assert (
+        runner.do(plan).text
+        == "Rewound: 2 turns removed, the messages from before the compaction are back. /redo reverts this."
+    )
+    assert runner.redo().text == "Redone: 2 turns back, the conversation is compacted again. /rewind reverts this."
+
+
 def test_redone_rewind_names_the_command_that_reverts_all_of_it(tmp_path: Path) -> None:
     runner = CheckpointRunner(tmp_path)
     number = runner.turn("one", a_txt=b"new\n")

@@ -158,6 +158,20 @@ def test_list_that_does_not_fit_says_how_many_rows_it_shows_and_where_more_are()
     play(scene)
 
 
+def test_title_and_mark_leave_out_the_same_rows() -> None:
+    rows = [
+        PickerRow("all", "All", is_counted=False),
+        *(PickerRow(f"{number}", f"row {number}") for number in range(30)),
+    ]
+
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        await pilot.pause()
+        assert any(line.split() == ["▌", "Rows", "30"] for line in app.lines())
+        assert [line.strip("▌ ") for line in app.lines() if " of " in line] == ["↓ 11 of 30"]
+
+    play(scene, Picker("Rows", rows))
+
+
 def test_list_that_fits_has_no_mark() -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
         assert not any(" of " in line for line in app.lines())
