@@ -63,6 +63,7 @@ def trim(table: Mapping[str, Row]) -> dict[str, dict[str, Row]]:
 
 
 def _row(provider: str, entry: Row) -> Row | None:
+    """Return the row of a model, None if the source lacks its window or output limit."""
     window, output = entry.get("max_input_tokens"), entry.get("max_output_tokens")
     if not window or not output:
         return None

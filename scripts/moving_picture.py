@@ -22,7 +22,7 @@ from tests.e2e.terminal import Terminal
 
 PICTURE = Path(__file__).parents[1] / "docs" / "moving.svg"
 COLUMNS, ROWS = 88, 24
-_CELL_W, _CELL_H, _PAD = 8.4, 18, 14
+_CELL_W, _CELL_H, _PAD = 8.4, 18, 14  # pixels
 _FOREGROUND, _BACKGROUND = "#c8d0dc", "#12151c"
 _MAX_S, _MIN_S = 1.2, 0.08  # of one frame
 _COLORS = {

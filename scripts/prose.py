@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 ROOT = Path(__file__).parents[1]
 CONFIG = Path(__file__).with_name("prose.toml")
-MAX_LINE = 100
+MAX_LINE = 100  # characters in a page
 THE_PERSON = "person"
 MAX_PER_1000 = {"what": 3.0, "where": 2.0, THE_PERSON: 0.0}
 """The maximum number of each word per 1,000 words of docstrings in a checked package."""

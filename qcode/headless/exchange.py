@@ -120,6 +120,7 @@ class Exchange:
     # Input
 
     def _handle_line(self, line: bytes | None) -> None:
+        """Queue a message, or answer a control request. `line` is None if it was too long."""
         self._line_count += 1
         incoming = InvalidLine("it is too long") if line is None else self._read(line)
         match incoming:
@@ -161,6 +162,7 @@ class Exchange:
         self._queue_changed.set()
 
     def _control(self, control: ControlRequest) -> None:
+        """Carry out a control request, and respond if the request has an id."""
         if control.subtype == "interrupt":
             if self._current_run is not None:
                 self._current_run.cancel()
@@ -203,6 +205,7 @@ class Exchange:
         return None
 
     async def _turn(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> int:
+        """Run the turn of a message, or report an invalid line; return the exit code."""
         match incoming:
             case InvalidLine(reason=reason):
                 await self._output.stderr.write_line(reason)

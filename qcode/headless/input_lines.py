@@ -95,6 +95,7 @@ def _read(value: JsonObject) -> InputLine:
 
 
 def _message_of(content: Json) -> UserMessage:
+    """Return the message with this content; raise `_Invalid` with the reason if it cannot be used."""
     if isinstance(content, str):
         blocks: list[Block] = [Text(content)]
     elif isinstance(content, list):
@@ -122,6 +123,7 @@ def _block(part: Json) -> Block:
 
 
 def _image(data: str) -> Image:
+    """Return the image in base64 `data`; raise `_Invalid` if it is not an image or too large."""
     from qcode.agent.context.attachments import MAX_IMAGE_BYTES
     from qcode.tools.files.pictures import image_type
 

@@ -273,6 +273,7 @@ class Run:
         return outcomes.exit_code(ended)
 
     async def _work(self, prompt: str) -> TurnEnded:
+        """Run the turn and write its output. After an internal error, write the result and raise the error again."""
         try:
             self._end_event = await self._follow(prompt)
         except (OutputLostError, asyncio.CancelledError):
@@ -314,6 +315,7 @@ class Run:
         return self._conversation.submit(prompt, options=self._output.turn)
 
     async def _handle_event(self, event: TurnEvent) -> None:
+        """Write the lines and messages of an event, and answer approvals."""
         self._answer.observe(event)
         self._meter.update_from(event)
         self._progress.update_from(event)
@@ -524,6 +526,7 @@ class Interrupts:
                     signal.signal(number, previous)
 
     def _handle_signal(self, number: int) -> None:
+        """Cancel, force or exit at the first, second or third signal."""
         loop = asyncio.get_running_loop()
         if self.number is None:
             self.number = number

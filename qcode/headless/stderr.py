@@ -32,7 +32,7 @@ from qcode.text.clean import clean, single_spaced
 from qcode.text.numbers import retry_countdown
 
 _ERASE = b"\r\x1b[2K"
-_MIN_WIDTH = 20
+_MIN_WIDTH = 20  # columns
 MAX_SILENT_WAIT_S = 5.0
 """A longer wait before a retry is reported even without `-v`."""
 MAX_MESSAGES = 100
@@ -162,6 +162,7 @@ class Progress:
 
 
 def _call_in_words(name: str) -> str:
+    """Return the description of a call of this tool, for a progress line."""
     from qcode.agent.call_titles import call_in_words
 
     return call_in_words(name)

@@ -86,6 +86,7 @@ def read_url(url: str) -> UrlTarget | str:
 
 
 def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarget | str:
+    """Return the target of a URL with this host and port, or the reason why it is never fetched."""
     if is_bracketed:
         try:
             address: Address = IPv6Address(host)

@@ -349,7 +349,7 @@ RunGit: TypeAlias = Callable[..., bytes | None]
 """Runs git with a time limit in seconds and arguments; returns its output, or None if it failed or timed out."""
 
 TIMEOUT_S = 2.0
-_MAX_REF_FOLDERS = 2_000
+_MAX_REF_FOLDERS = 2_000  # folders below `refs`
 _MAX_TIPS = 2_000
 """The maximum number of tips (the last commits of all refs) of one search that the next search excludes."""
 _MAX_EXCLUDED_REFS = 100
@@ -485,6 +485,7 @@ class RepositoryContents:
             return []
 
     def _list_refs(self) -> list[_Ref] | None:
+        """Return all refs, None if git could not list them in time."""
         listed = self._run_git(
             TIMEOUT_S, "for-each-ref", "--format=%(objectname) %(objecttype) %(*objecttype) %(refname)"
         )

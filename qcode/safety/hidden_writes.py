@@ -146,12 +146,12 @@ _PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "gi
 _GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply", "am", "read-tree"})
 """Commands of git that create a repository or files in a folder that is an argument."""
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
-_MAX_PROGRAMS = 20
+_MAX_PROGRAMS = 20  # in one simple command
 _MAX_JUDGED = 500
 """The maximum number of paths that are judged for one command."""
 _MAX_COMPARED = 50_000
 """The maximum number of file names that are compared with wildcards for one command."""
-_MAX_FOLDER_CHANGES = 20
+_MAX_FOLDER_CHANGES = 20  # by `cd` in one command
 _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
 _SEPARATORS_BUT_BRACES = re.compile(r"[;&|\n()`]+")
@@ -233,6 +233,7 @@ class _FolderWriteJudge:
         return judge.reason_against(self.folder, dict.fromkeys(name for name in quoted if " " in name))
 
     def _may_write(self, name: str, words: list[str]) -> bool:
+        """Return whether the program `name` with the arguments `words` may write a protected file."""
         if name in _UNPACKERS:
             return self._unpacking_may_write(name, words)
         if name == "git":
@@ -255,6 +256,7 @@ class _FolderWriteJudge:
         return self._copy_may_write(name, words, operands)
 
     def _unpacking_may_write(self, name: str, words: list[str]) -> bool:
+        """Return whether an unpacking program may write a protected file."""
         if words and re.fullmatch(_EXTRACTS_NOTHING.get(name, "(?!)"), words[0]):
             return False
         if name in ("tar", "bsdtar", "gtar") and any(re.match(r"--absolute|-?[A-Za-z]*P", word) for word in words[:1]):
@@ -385,6 +387,7 @@ class _FileJudge:
             yield path
 
     def _matches(self, pattern: str) -> Iterator[str]:
+        """Return the existing paths that a pattern matches, except for those that can be judged by their text."""
         paths = [""]
         for part in pattern.split("/")[1:]:
             if _UNKNOWN.search(part) is None:

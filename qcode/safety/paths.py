@@ -33,7 +33,7 @@ files_without_key: set[tuple[int, ...]] = set()
 
 Programs cannot set the ctime of a file, so a changed file has another identity.
 """
-_MAX_FILES_WITHOUT_KEY = 10_000
+_MAX_FILES_WITHOUT_KEY = 10_000  # then the cache is cleared
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
 """The maximum time between two ticks of a file system's clock: for timestamps with fractions, and for whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
@@ -229,6 +229,7 @@ class PathJudge:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _protected_locations(self, path: str) -> Iterator[protected_paths.LocationVerdict]:
+        """Return the verdicts of the tables on the location of `path`."""
         verdicts = [protected_paths.judge_kernel_path(path)]
         verdicts += [
             protected_paths.judge_home_path(path.removeprefix(home).strip("/"))

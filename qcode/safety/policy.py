@@ -212,6 +212,7 @@ class Policy:
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
+        """Return the verdict of the path layer, the rules and the mode on one file."""
         path_verdict = paths.judge(path, access)
         if path_verdict.verdict == "deny":
             return path_verdict

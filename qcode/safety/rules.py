@@ -144,6 +144,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
+    """Parse the body of a shell rule, which begins at `position` in `text`. Raise `ValueError` if it is invalid."""
     from qcode.safety.shell.parser import split_words  # loads with the first rule about commands, not at start
 
     try:
@@ -160,6 +161,7 @@ def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
 
 
 def _check_body(text: str, kind: str, body: str, position: int) -> None:
+    """Raise `ValueError` if the body of a rule, which begins at `position` in `text`, is invalid for its kind."""
     if kind == "fetch" and _HOST.fullmatch(body) is None:
         raise _invalid_rule(
             text, position, "a host such as docs.python.org, *.python.org or localhost:8000 is expected"
@@ -449,6 +451,7 @@ def _quoted(word: str) -> str:
     return word if not word.isascii() and is_unsplit(word) else shlex.quote(word)
 
 
+# Commands for which a rule with a wildcard is offered.
 _TEST_RUNNERS = (
     ("pytest",),
     ("python", "-m", "pytest"),

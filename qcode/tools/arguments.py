@@ -97,6 +97,7 @@ def _check_object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping
 
 
 def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
+    """Return a value that matches its schema; raise `Refused` with the first mismatch."""
     kind = str(schema.get("type", "string"))
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)

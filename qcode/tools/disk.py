@@ -22,7 +22,7 @@ from qcode.values import dataclass
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """The largest file, in bytes, that is read as a whole."""
 
-_CHUNK = 1024 * 1024
+_CHUNK = 1024 * 1024  # bytes of one read
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 NewFile: TypeAlias = "tuple[bytes, int] | None"
 """The content and the permission bits of a file to create."""
@@ -269,6 +269,7 @@ def _link_unnamed(descriptor: int, folder: int, name: str, old: LoadedFile | Non
 def _replace_by_name(
     folder: int, name: str, data: bytes, old: LoadedFile | None, label: str, like: LoadedFile | None
 ) -> None:
+    """Replace or create a file through a named temporary file, if the file system has no unnamed files."""
     temporary = _temporary(name)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW

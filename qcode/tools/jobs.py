@@ -19,7 +19,7 @@ from qcode.tools.output import MAX_STORED_BYTES
 from qcode.tools.processes import ProcessExit, run_program
 from qcode.values import dataclass
 
-MAX_JOBS = 10
+MAX_JOBS = 10  # running at a time
 MAX_JOB_S = 24 * 3_600.0
 """The time limit of a job."""
 

@@ -377,6 +377,7 @@ def _is_member(process: str, group: int) -> bool:
 def _pass_output(
     loop: asyncio.AbstractEventLoop, read_end: int, on_output: Callable[[bytes], None], is_drained: asyncio.Event
 ) -> None:
+    """Pass available output to `on_output`. At its end, set `is_drained`."""
     try:
         data = os.read(read_end, _CHUNK_BYTES)
     except BlockingIOError:

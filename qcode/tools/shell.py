@@ -43,7 +43,7 @@ _STOPPED_BY_SANDBOX = lazy_pattern(
     r"|EROFS|EPERM|ENETUNREACH",
     re.IGNORECASE,
 )
-_MAX_MASKED_SHOWN = 5
+_MAX_MASKED_SHOWN = 5  # file names
 MIN_COLUMNS = 60
 """The minimum value of COLUMNS. With fewer columns, `git diff --stat` omits most of each file name."""
 # Without COLUMNS, `ps` prints whole rows into a pipe; with it, `ps aux | grep NAME` finds nothing beyond the width.
@@ -216,6 +216,7 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
 def _outcome(
     result: CommandResult, process_exit: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
 ) -> ToolOutcome:
+    """Return the result of a command that ended, with notes for the model."""
     text = result.text
     notes = list(_note_on_masked(text, masked))
     if process_exit.had_background_processes:

@@ -14,7 +14,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 NAME = "agent"
-_MAX_DESCRIPTION = 80
+_MAX_DESCRIPTION = 80  # characters
 
 
 @dataclass(frozen=True, slots=True)

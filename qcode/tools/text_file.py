@@ -176,6 +176,7 @@ def name_in_diff(name: str) -> str:
 
 
 def _diff_lines(document: Document, shows_endings: bool) -> list[str]:
+    """Return the lines of a document for a diff. A missing newline at the end gets a note, as in git."""
     if not document.text:
         return []
     lines = document.text.split("\n")

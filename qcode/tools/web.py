@@ -126,6 +126,7 @@ class Fetch:
         )
 
     async def _fetch(self, url: str) -> Page:
+        """Fetch a page, following redirects; raise `Refused` for a target that is not allowed."""
         for hop in range(MAX_REDIRECTS + 1):
             target = self._gate.target(url)
             if isinstance(target, str):

@@ -21,8 +21,8 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_RESULTS = 10
-_MAX_QUERY = 400
-_MAX_PASSAGE = 1_000
+_MAX_QUERY = 400  # characters
+_MAX_PASSAGE = 1_000  # characters of one result
 _MAX_FIELD = 4_000
 """The maximum number of characters of a field that are converted to plain text."""
 

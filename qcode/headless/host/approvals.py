@@ -106,6 +106,7 @@ class HostApprovals:
                 return Deny()
 
     def _decision(self, approval: CallApproval, answer: JsonObject) -> Decision:
+        """Convert the answer to a `can_use_tool` request to a decision."""
         match answer:
             case {"behavior": "deny"}:
                 if answer.get("interrupt") is True:
@@ -118,6 +119,7 @@ class HostApprovals:
                 return Deny("the host's answer was not valid")
 
     def _allow(self, approval: CallApproval, answer: JsonObject) -> Decision:
+        """Convert an answer that allows a call to the decision for the type of the approval."""
         updates = answer.get("updatedPermissions")
         accepted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
         value = answer.get("updatedInput")

@@ -214,6 +214,7 @@ def encode_bounded(line: JsonObject) -> bytes:
 
 
 def _shortened(value: Json, limit: int) -> Json:
+    """Return a JSON value with every text shortened to `limit` characters, and without larger images."""
     match value:
         case str() if len(value) > limit:
             return first_chars(value, limit, ", left out of this line")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
-_QUEUE_SIZE = 64
+_QUEUE_SIZE = 64  # messages in each direction
+# Error codes of JSON-RPC.
 _METHOD_NOT_FOUND, _INTERNAL_ERROR = -32601, -32603
 _ON_FAILURE: Mapping[object, OnFailure] = {"block": "block", "continue": "go-on"}
 

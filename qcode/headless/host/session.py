@@ -158,6 +158,7 @@ class HostSession(Exchange):
                 task.cancel()
 
     def _control(self, control: ControlRequest) -> None:
+        """Answer a control request in a task. The bytes of the request are held until the answer is written."""
         if not self._has_handshake and control.subtype == "initialize":
             self._has_handshake = True  # the handshake itself, which is answered already
             return
@@ -188,6 +189,7 @@ class HostSession(Exchange):
         await self.wire.send({"type": "control_response", "response": response})
 
     async def _perform(self, subtype: str, request: JsonObject) -> JsonObject:
+        """Carry out a control request and return its answer. Raise `ValueError` or `HostError` with the reason."""
         match subtype:
             case "initialize":
                 raise ValueError("initialize was already sent")
@@ -224,6 +226,7 @@ class HostSession(Exchange):
             self._current_run.cancel()
 
     def _interrupt(self, *, cancels_queue: bool) -> JsonObject:
+        """End the turn; return the answer with the ids of queued messages. With `cancels_queue`, drop the messages."""
         self._end_turn()
         waiting = [queued for queued in self._queued if isinstance(queued, UserMessage)]
         ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
@@ -235,6 +238,7 @@ class HostSession(Exchange):
         return {"still_queued": [], "cancelled": ids}
 
     async def _set_model(self, model: Json) -> JsonObject:
+        """Switch the model from the next turn on; return the answer with its name."""
         if model is not None and not isinstance(model, str):
             raise ValueError("model must be a name or null")
         name = self._first_model if model in (None, "", "default", "inherit") else str(model)

@@ -59,7 +59,7 @@ SYSTEM_FOLDERS = (
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  # nothing is written there
 # A home folder that contains one of these is not hidden.
 _PROGRAM_FOLDERS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/local/bin")
-_LIBRARY_FOLDERS = ("lib", "lib64", "libexec", "share")
+_LIBRARY_FOLDERS = ("lib", "lib64", "libexec", "share")  # beside the `bin` of a prefix
 _SHARED_PREFIXES = (".local",)
 """Prefixes in the home whose `share` contains data of all programs, including keyrings."""
 
@@ -293,6 +293,7 @@ def _folders(scope: SandboxScope) -> tuple[str, ...]:
 
 
 def _secrets(scope: SandboxScope) -> Iterator[str]:
+    """Yield the folders of qcode and the existing credentials in the home folder, as real paths."""
     yield from (os.path.realpath(path) for path in scope.qcode_folders if path.is_dir())
     home = scope.home_path
     if not home:

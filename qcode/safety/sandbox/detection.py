@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["bubblewrap", "landlock"]
 
 _BWRAP_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin")
 _PROBE_TIMEOUT_S = 5.0
-CONFINED_EXIT_CODE = 42
+CONFINED_EXIT_CODE = 42  # of `ATTEMPTS` if no attempt succeeds
 # Each line is an attempt to escape. The first successful attempt ends the probe with its number as the exit code. 42
 # proves that every line ran and no attempt succeeded. Landlock hides /proc/self, so the thread itself checks its
 # capabilities and the filter (`kernel.drop_capabilities`, `landlock.restriction`). `cat` reads the status with one

@@ -116,6 +116,7 @@ class Guard:
         return f"{path} is a protected name, so it was removed again. The new version is in {moved}."
 
     def _restore(self, path: str, recorded: RecordedPath) -> list[str]:
+        """Restore a path if it has changed; return the line for the user, an empty list if it has not changed."""
         try:
             info = os.lstat(path)
         except OSError:
@@ -148,6 +149,7 @@ class Guard:
 
 
 def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, RecordedPath]:
+    """Return the state of the existing paths. The content of `mounted` paths is not recorded."""
     records: dict[str, RecordedPath] = {}
     remaining_bytes = MAX_TOTAL_BYTES
     for path in paths:

@@ -92,6 +92,7 @@ class WorkspaceIndex:
             return self._contents
 
     def _collect(self, walk: _FolderPass) -> WorkspaceContents:
+        """Return the contents from all scanned folders, with hard links and the targets of links."""
         folders = self._folders.values()
         control_paths = [path for folder in folders for path in (*folder.control_paths, *folder.git_control_paths)]
         git_control_paths = [path for folder in folders for path in folder.git_control_paths]
@@ -201,6 +202,7 @@ class _FolderPass:
         return self._steps % _STEPS_PER_CLOCK_CHECK == 0 and self._clock() > self._deadline
 
     def _scan(self, path: str, folder: _Folder) -> None:
+        """List the folder at `path` again, and record its names in `folder`."""
         for paths in (
             folder.children,
             folder.secrets,
@@ -223,6 +225,7 @@ class _FolderPass:
             self._record(entry, folder, path)
 
     def _record(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
+        """Record an entry of the folder `parent` in `folder`, by the categories of its name."""
         name, categories = entry.name, self.categories_of(entry.name)
         if entry.is_dir(follow_symlinks=False):
             if entry.path not in KERNEL_FOLDERS:
@@ -259,6 +262,7 @@ class _FolderPass:
 
 
 def _classify(name: str) -> int:
+    """Return the categories of a name, as a set of bits."""
     categories = 0
     if protected_paths.is_secret(name) or protected_paths.is_key(name):
         categories |= _SECRET

@@ -120,6 +120,7 @@ def _show(path: str) -> None:
 
 
 def _make_devices(folder: str, added_devices: Iterable[str]) -> None:
+    """Create the devices of a confined command in `folder`."""
     kernel.mount_empty(folder, has_devices=True)
     for name in _DEVICES:
         _make_device(f"/dev/{name}", f"{folder}/{name}")

@@ -95,6 +95,7 @@ class _Copy:
         self._entries = 0
 
     def copy(self, source: int, name: str, target: int, new_name: str) -> None:
+        """Copy an entry of the open folder `source` to the open folder `target`, under a new name."""
         self._entries += 1
         if self._entries > MAX_COPIED_ENTRIES:
             raise OSError(errno.EFBIG, "too many files")

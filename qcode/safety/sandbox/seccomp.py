@@ -121,6 +121,7 @@ def filter_program(name: FilterName, machine: str) -> bytes:
 
 
 def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
+    """Yield the calls that the filter refuses whatever their arguments are."""
     yield from _BYPASSES.values()
     if name != "workspace":  # debuggers need these calls, and the PID namespace contains no other processes
         yield from _OTHER_PROCESSES.values()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 
 MAX_CHARACTERS = 2_000
-MAX_STRUCTURAL_CHARACTERS = 250
-MAX_DEPTH = 25
+MAX_STRUCTURAL_CHARACTERS = 250  # characters of `_STRUCTURE`
+MAX_DEPTH = 25  # of nested or unbalanced brackets
 
 _STRUCTURE = "()[]{}<>|&;`$=\n"
 _BRACKETS = re.compile(r"[()\[\]{}]")

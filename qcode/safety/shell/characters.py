@@ -62,7 +62,7 @@ after an option without `=` is matched as such, because two adjacent repetitions
 _NETWORK_PROGRAMS = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
 _COPY_PROGRAMS = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
-_MAX_MARKS = 6
+_MAX_MARKS = 6  # combining marks on one letter
 IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 

@@ -42,6 +42,7 @@ _OPTIONS = r"(?: -{1,2}\S{1,80}(?: [^-\s]\S{0,80})?){0,4}?"
 _SHELLS = r"(?:ba|da|z|k|fi)?sh"
 _INTERPRETER = rf"(?:(?:sudo|doas)\s)?(?P<words>{_SHELLS}|python[\d.]{{0,5}}|perl|ruby|node){_END}"
 _RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){_END}"
+# Options and refs of `git push` that overwrite commits: `+main` forces one ref.
 _PUSH_FORCE = r"--force(?:-with-lease)?|--mirror|-\w{0,4}f\w{0,4}|\+\S{1,80}"
 _PUBLISHERS = "npm|pnpm|yarn(?: npm)?|bun|cargo|poetry|uv|hatch|flit|lerna"
 
@@ -183,6 +184,7 @@ def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Se
 
 
 def _dangers_in_line(line: str) -> list[Danger]:
+    """Return the dangers in the words of one simple command, worst first. See `_DANGERS` for the form of `line`."""
     line = _GIT_OPTIONS.sub("git", _SYSTEM_PATH.sub("", " ".join(line.split())))
     dangers = []
     for rank, (pattern, (_, sentence)) in enumerate(zip(_PATTERNS, _DANGERS, strict=True)):

@@ -72,6 +72,7 @@ class ReadChecker:
         return groups
 
     def _named_files(self, word: Word, *, leading: LeadingWildcards) -> list[_Group]:
+        """Return the paths that a word may name, with wildcards expanded; raise if they are not certain."""
         if not word.is_known:
             raise NeedsApproval("it reads a file whose name is known only when it runs")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):

@@ -28,8 +28,8 @@ from qcode.safety.shell.ast import (
 from qcode.safety.shell.characters import is_unsplit
 from qcode.values import dataclass
 
-MAX_FOLDERS = 8
-MAX_PARTS = 300
+MAX_FOLDERS = 8  # possible working folders of one command
+MAX_PARTS = 300  # simple commands, with loops unrolled
 _ANY_TEXT = Word(PLACEHOLDER, unknown="text")
 _NUMBER = Word(PLACEHOLDER, unknown="number")
 _WILD = re.compile(r"[*?\[\\]")
@@ -163,6 +163,7 @@ class _FlowPass:
         return succeeded, failed
 
     def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
+        """Add a simple command, and follow it if it is a `cd`."""
         command = SimpleCommand(
             self._fill_words(script.words, folders), self._fill_words(script.inputs, folders), script.outputs
         )
@@ -179,6 +180,7 @@ class _FlowPass:
         return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
 
     def _loop(self, script: Loop, folders: Folders) -> _Ends:
+        """Add the body of a loop once for each word."""
         self.features.add("loop")
         words = self._fill_words(script.words, folders)
         variables_before, folders_after = dict(self.variables), folders

@@ -312,6 +312,7 @@ class _GitReader:
                     raise _UnknownGitUse(f"qcode cannot check the combined options {text} of {self._program.label}")
 
     def _check_values(self) -> None:
+        """Refuse values of options that may run a program, or that may be another option."""
         dashed = {word.text for word in self._before if word.text.startswith("-")}
         for name, word in self._arguments.options:
             if word is None:
@@ -334,6 +335,7 @@ class _GitReader:
                 self._add_line_range(value)
 
     def _check_format(self, value: str) -> None:
+        """Refuse a format that may run a program, read the configuration or print an unknown field."""
         if self._name in ("ls-files", "ls-tree"):
             return
         if self._name in ("branch", "tag", "for-each-ref"):
@@ -421,6 +423,7 @@ class _GitReader:
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:
+        """Return the parsed command, with the content that it prints."""
         options = frozenset(name for name, _ in self._arguments.options)
         content, plain = self._content(options)
         reads: Reads = self._program.reads  # type: ignore[assignment]  # a test checks the data file

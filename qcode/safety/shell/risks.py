@@ -17,6 +17,7 @@ _PROGRAM = r"(?<![\w./-])"
 _END = r"(?![\w-])"
 
 
+# The whole match of a pattern is risky, or only its group `push` or `volumes`, if it has one.
 _RISKS = (
     rf"{_PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|shred|dd){_END}",
     r">\s{0,4}/dev/(?:sd|nvme|disk|mem|vd)\S{0,40}",

@@ -317,6 +317,7 @@ class _OptionReader:
             self._add_value(name, _attached_value(word, value, option.role), option.role)
 
     def _read_cluster(self, word: Word) -> None:
+        """Read short options in one word, such as `-la` or `-n5`."""
         for index, letter in enumerate(word.text[1:], start=1):
             name = f"-{letter}"
             option = self._option(name)
@@ -346,6 +347,7 @@ class _OptionReader:
         self._values.append((value, role))
 
     def _option(self, name: str) -> OptionSpec:
+        """Return the spec of an option; raise if the table refuses it or does not list it."""
         refused = self._program.refused.get(name)
         if refused is not None:
             raise _UnknownUse(f"the option {name} of {self._program.label} {refused}")

@@ -22,7 +22,7 @@ from qcode.tools.editing.nearest import describe_nearest
 from qcode.tools.editing.normalize import fold, fold_text, readings
 from qcode.values import dataclass
 
-_USUAL_WIDTH = 4
+_USUAL_WIDTH = 4  # columns of a tab
 
 
 def indent_of(line: str) -> str:
@@ -454,8 +454,8 @@ _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
 MAX_LENGTH = 64 * 1024 * 1024
 """The maximum size of a file after an edit, in characters."""
 
-_SHOWN_MATCHES = 10
-_SHOWN_LINE = 120
+_MAX_SHOWN_MATCHES = 10
+_MAX_SHOWN_LINE_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,11 +516,12 @@ def replace(text: str, passages: Sequence[Passage]) -> str:
 
 
 def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
-    listed = ", ".join(map(str, lines[:_SHOWN_MATCHES])) + (", ..." if len(lines) > _SHOWN_MATCHES else "")
+    """Return the message for a passage that matches several times, with each match."""
+    listed = ", ".join(map(str, lines[:_MAX_SHOWN_MATCHES])) + (", ..." if len(lines) > _MAX_SHOWN_MATCHES else "")
     file_lines = text.split("\n")
     context = "\n".join(
-        f"{number:>6}\t{file_lines[number - 1][:_SHOWN_LINE]}"
-        for line in lines[:_SHOWN_MATCHES]
+        f"{number:>6}\t{file_lines[number - 1][:_MAX_SHOWN_LINE_CHARS]}"
+        for line in lines[:_MAX_SHOWN_MATCHES]
         for number in (line - 1, line)
         if number
     )

@@ -11,7 +11,7 @@ from qcode.text.diff import BoundedMatcher, Steps, unified_diff
 
 _MAX_DIFF_LINES = 60
 _MAX_COMPARED_WINDOWS = 25
-_MIN_SIMILARITY = 0.4
+_MIN_SIMILARITY = 0.4  # the ratio of `difflib`, from 0 to 1
 _MAX_COMPARED_CHARS = 4_000
 _MAX_COMPARED_STEPS = 8_000_000
 # Possessive quantifiers and one attempt per line: otherwise a text such as `existing existing …` takes minutes.

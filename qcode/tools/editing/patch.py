@@ -103,6 +103,7 @@ class _SectionChange:
 
 
 def _plan_section(section: Section, workspace: Workspace) -> _SectionChange:
+    """Return the change of one section; raise `Refused` if it is not possible."""
     from qcode.text.diff import AddedFile, DeletedFile
 
     location = workspace.resolve(section.path, "write")

@@ -141,6 +141,7 @@ class GrepSearch:
         return json.dumps(query_json).encode("utf-8", "surrogateescape")
 
     def _files(self, query: Query) -> Iterator[str]:
+        """Yield the files to search, as paths relative to the start."""
         from qcode.tools.files import walk  # loads with the first search, not at start
 
         is_wanted = _glob_predicate(query)
@@ -234,8 +235,8 @@ def _first_line(error: bytes) -> str:
     return (lines[-1] if lines else "it is not valid").removeprefix("error: ")
 
 
-MAX_MATCHES = 200
-MAX_FILES = 500
+MAX_MATCHES = 200  # matching lines in the result
+MAX_FILES = 500  # files in the result
 MAX_LINE_CHARS = 500
 _CHARS_BEFORE_MATCH = 100
 
@@ -311,6 +312,7 @@ class Grep:
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
+    """Return the search of a call; raise `Refused` if its arguments are invalid."""
     location = workspace.resolve(arguments.text("path", "."))
     if not workspace.exists(location):
         raise Refused(f"{location.label} does not exist")

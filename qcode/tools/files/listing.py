@@ -23,7 +23,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.tools.files import walk
 
-MAX_FILES = 500
+MAX_FILES = 500  # in the result of `glob`
 
 
 class Glob:
@@ -62,6 +62,7 @@ class Glob:
 
 
 def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
+    """Return the result of a `glob` call."""
     from qcode.tools.files import walk
     from qcode.tools.files.patterns import split_fixed
 
@@ -124,7 +125,7 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
     return matches, True
 
 
-MAX_ENTRIES = 500
+MAX_ENTRIES = 500  # in the result of `ls`
 MAX_DEPTH = 6
 
 
@@ -180,6 +181,7 @@ class _Listing:
 
 
 def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
+    """Return the result of an `ls` call."""
     from qcode.tools.files import walk
 
     location = folder_at(workspace, arguments.text("path") or ".")

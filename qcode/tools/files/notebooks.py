@@ -26,10 +26,11 @@ MAX_OUTPUT_CHARS = 4_000
 """The maximum length of one output of a cell. The middle of a longer one is omitted."""
 MAX_CHARS = 200_000
 """The maximum length of the text of all cells in one result."""
-MAX_IMAGES = 4
+MAX_IMAGES = 4  # in one result
 _MAX_IMAGE_CHARS = 4_000_000
 _ANSI_ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = lazy_pattern(r"[0-9]{1,9}")
+# The indents of JSON that programs write; `format_notebook` uses the one of the file.
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
 
 

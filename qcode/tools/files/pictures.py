@@ -14,7 +14,7 @@ from qcode.values import dataclass
 MAX_BYTES = 3_500_000
 """The largest image, in bytes, that is sent unchanged; in base64 it stays below the 5 MB limit of Anthropic's API."""
 
-MAX_PIXELS = 50_000_000
+MAX_PIXELS = 50_000_000  # of an image that is decoded
 MAX_SIDE = 2_000
 """The longest side, in pixels, of an image that is sent unchanged."""
 _SMALLER_SIDE = 1_568
@@ -64,6 +64,7 @@ def encode_image(data: bytes, media_type: str, label: str) -> EncodedImage:
 
 
 def _scale_down(data: bytes, media_type: str, label: str) -> EncodedImage:
+    """Return the image, scaled down if it is too large to be sent. Raise `Refused` if it has too many pixels."""
     import PIL.Image as pillow  # noqa: N813
 
     with pillow.open(io.BytesIO(data), formats=[_FORMATS[media_type]]) as opened:
@@ -89,7 +90,7 @@ def _scale_down(data: bytes, media_type: str, label: str) -> EncodedImage:
 _PILLOW_ERRORS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
 """The errors of Pillow for broken images: `IndexError` for a PNG without pixels, for example."""
 
-_PNG_START = 8
+_PNG_START = 8  # bytes of the signature
 _PNG_FRAME_BYTES = 12
 """The number of bytes of a PNG chunk besides its data: length, name and checksum."""
 

@@ -93,6 +93,7 @@ def _hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]
 
 
 def _events(name: str, lines: list[str], hits: dict[int, int], context_lines: int) -> Iterator[dict[str, Any]]:
+    """Yield the events for the hits in one file, with lines of context around them."""
     if not hits:
         return
     path = {"text": name}

@@ -13,7 +13,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-MAX_ENTRIES = 300_000
+MAX_ENTRIES = 300_000  # of one walk
 _MAX_RULES_BYTES = 1024 * 1024
 _WILDCARDS = re.compile(r"\*+")
 _MAX_WILDCARDS_IN_NAME, _MAX_WILDCARDS_IN_RULE = 3, 5
