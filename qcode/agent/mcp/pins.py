@@ -184,7 +184,7 @@ def changes_of(pinned: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple
 def approval_id(
     spec: ServerSpec, action: str, changes: Sequence[ToolChange] = (), files: Mapping[str, TrustedFile] | None = None
 ) -> str:
-    """Return the id of an approval, a hash of all its details."""
+    """Return the id of an approval, a hash of its details. `action` is "run", "tools" or "sign in"."""
     tools = [[change.tool, change.now.hash] for change in changes]
     started = sorted((name, file.hash) for name, file in (files or {}).items())
     return digest([action, spec.key, spec.fingerprint, tools, started])

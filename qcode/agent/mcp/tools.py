@@ -274,7 +274,10 @@ class ContentReader:
             self._add_binary(f"resource {resource.uri}", resource.blob, resource.mime_type or "unknown type")
 
     def _add_binary(self, label: str, data: str, media_type: str) -> None:
-        """Add an image, or store other data. An image is recognized by its bytes, not by the server's media type."""
+        """Add an image, or store other data, which the text calls `label`.
+
+        An image is recognized by its bytes, not by the media type of the server.
+        """
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):

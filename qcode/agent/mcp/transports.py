@@ -232,7 +232,7 @@ async def _write_messages(
 
 @asynccontextmanager
 async def _pipe(handle: int, limit: int) -> AsyncIterator[asyncio.StreamReader]:
-    """Yield a reader of the read end of a pipe, and close it afterwards."""
+    """Yield a reader of the read end of a pipe, and close the pipe afterwards. `limit` is the maximum line length."""
     reader = asyncio.StreamReader(limit=limit)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(handle, "rb", buffering=0)

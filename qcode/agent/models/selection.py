@@ -93,8 +93,9 @@ def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None
 def select_model(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
     """Return the selection for `provider/model`, a model name that only one provider has, or a short name.
 
-    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host. Raise
-    `QcodeError` if the name is unknown or ambiguous, or if no host of a short name has a credential.
+    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host. `note` is
+    the reason for the choice. Raise `QcodeError` if the name is unknown or ambiguous, or if no host of a short name has
+    a credential.
     """
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
@@ -195,7 +196,7 @@ def _replay_selection(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed
 
 
 def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
-    """Return the default model of a provider; raise `QcodeError` if none is known."""
+    """Return the default model of a provider, with the reason `note`; raise `QcodeError` if none is known."""
     configured = settings.providers.get(spec.name)
     if configured is not None and configured.default_model:
         return Selection(spec, configured.default_model, note)

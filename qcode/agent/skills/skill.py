@@ -100,7 +100,7 @@ def skill_file(folder: Path) -> Path | None:
 
 
 def read_skill_file(file: Path, label: str) -> FrontMatter:
-    """Read a `SKILL.md`; raise `FrontMatterError`. Never blocks on a special file."""
+    """Read a `SKILL.md`, which errors call `label`; raise `FrontMatterError`. Never blocks on a special file."""
     from qcode.agent.context.front_matter import FrontMatterError, read_front_matter  # not needed for cached skills
 
     try:
@@ -117,7 +117,10 @@ def read_skill_file(file: Path, label: str) -> FrontMatter:
 
 
 def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bool) -> Skill:
-    """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
+    """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read.
+
+    Errors call the file `label`, and lists call the folder of skills `folder_label`.
+    """
     from qcode.agent.context.front_matter import FrontMatterError
 
     front_matter = read_skill_file(file, label)
