@@ -29,7 +29,7 @@ _MAX_SHOWN_CHARS = 160
 
 
 def run_import(arguments: Sequence[str]) -> int:
-    """Print the plan, and with `--write` apply it. Return 1 if a deny rule cannot be imported. Raise `QcodeError`."""
+    """Print the plan, and with `--write` apply it. Return 1 if a deny rule is not enforced. Raise `QcodeError`."""
     options, words, flags = parse_subcommand("import", arguments, _USE)
     unknown = next((word for word in words if word not in PROGRAMS), None)
     if unknown is not None:
@@ -39,10 +39,10 @@ def run_import(arguments: Sequence[str]) -> int:
         raise problem
     home = context.env.get("HOME", "")
     user_target = Target(context.paths.config_file, context.paths.config_dir, home)
-    is_read = context.reads_project
+    reads_project = context.reads_project
     folder = context.root / PROJECT_FOLDER
-    project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
-    folders = ImportFolders(context.env, context.root, is_read)
+    project = Target(folder / CONFIG_NAME, folder, home, context.root) if reads_project else None
+    folders = ImportFolders(context.env, context.root, reads_project)
     plans = {name: _plan_import(name, folders, user_target, project) for name in words or PROGRAMS}
     files = [] if "write" not in flags else [*user_target.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
@@ -51,7 +51,7 @@ def run_import(arguments: Sequence[str]) -> int:
         write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
     denials = [row for rows in plans.values() for row in rows if row.setting.is_unenforced]
     for row in denials:
-        write_stderr(f"{row.setting.location}: a denial is lost: {visible(row.setting.name)}")
+        write_stderr(f"{row.setting.location}: qcode does not enforce this rule: {visible(row.setting.name)}")
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
@@ -83,8 +83,8 @@ def _lines(
     counts = {status: sum(row.status == status for row in rows) for status in _MARKS}
     lost = counts["lost"] + sum(bool(row.setting.losses) and row.status in ("new", "same") for row in rows)
     yield (
-        f"{counts['new']} to add (+), {counts['same'] + counts['read']} already here (=), {counts['taken']} kept as "
-        f"qcode has them (!), {lost} with lost parts (-)"
+        f"{counts['new']} to add (+), {counts['same'] + counts['read']} already present (=), {counts['taken']} "
+        f"different in qcode (!), {lost} not or only partly imported (-)"
     )
     home = context.env.get("HOME", "")
     for path in files:

@@ -289,7 +289,7 @@ def _report(source: ImportedSession, result: ImportResult, target: str) -> str:
         "updated": f"{result.session_id}  added {count_text(result.added, 'new message')}{target}  {title}",
         "unchanged": f"{result.session_id}  already imported{target}  {title}",
         "changed": f"{result.session_id}  not imported again: both programs continued it{target}; "
-        f"qcode sessions delete {result.session_id} makes room for the other one",
+        f"to import it again, run qcode sessions delete {result.session_id} first",
     }[result.status]
     left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(source.left_out.items()) if count]
     is_written = result.status in ("imported", "updated")

@@ -101,7 +101,7 @@ def test_import_shows_the_plan_and_writes_nothing_without_the_flag(full: Place) 
 def test_import_names_each_lost_denial_and_fails(full: Place) -> None:
     full.run("claude", "codex", code=1)
     assert full.err.splitlines() == [
-        "qcode: ~/.claude/settings.json:6: a denial is lost: deny Bash(* --force)",
+        "qcode: ~/.claude/settings.json:6: qcode does not enforce this rule: deny Bash(* --force)",
     ]
     full.run("gemini", "qwen", "opencode")
 
