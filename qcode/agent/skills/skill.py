@@ -117,10 +117,7 @@ def read_skill_file(file: Path, label: str) -> FrontMatter:
 
 
 def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bool) -> Skill:
-    """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read.
-
-    Errors call the file `label`, and lists call the folder of skills `folder_label`.
-    """
+    """Read a skill; raise `FrontMatterError` if it is invalid. Errors call the file `label`."""
     from qcode.agent.context.front_matter import FrontMatterError
 
     front_matter = read_skill_file(file, label)
