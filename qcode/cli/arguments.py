@@ -83,10 +83,10 @@ class _Parser(argparse.ArgumentParser):
             return f"more than one prompt was given ({_quoted(unknown)}): put the prompt in quotes"
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
-        if any(unknown in flag.names for flag in FLAGS):  # `--login`, with something else on the command line
+        if any(unknown in flag.names for flag in FLAGS):  # `--login` with other arguments
             return f"{unknown} takes no prompt and no other flag; use: qcode {unknown}"
         if unknown == "--linear":
-            # It looks like the flag of a known mode; the nearest name is `--login`.
+            # Users may expect a flag for linear mode, and the nearest flag is `--login`.
             return "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"
         if unknown in REFUSED_FLAGS:
             return f"{unknown} is not supported: {REFUSED_FLAGS[unknown]}"

@@ -90,7 +90,7 @@ def ask_hidden(text: str) -> str:
 
     try:
         with warnings.catch_warnings():
-            # If echo cannot be switched off, there is no terminal.
+            # The warning means that the input is not a terminal whose echo can be switched off.
             warnings.simplefilter("error", getpass.GetPassWarning)
             return getpass.getpass(text)
     except EOFError:

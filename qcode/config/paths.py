@@ -48,7 +48,7 @@ class ConfigPaths:
         dirs = PlatformDirs("qcode", appauthor=False)
         try:
             return cls(dirs.user_config_path, dirs.user_state_path)
-        except RuntimeError:  # no HOME, and the user id has no entry in the list of users
+        except RuntimeError:  # no HOME, and the user has no entry in the password database
             raise ConfigError("this user has no home folder; set HOME or QCODE_HOME to a folder for qcode") from None
 
     @classmethod

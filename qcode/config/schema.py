@@ -117,7 +117,7 @@ def _all_keys() -> Iterator[Key]:
     for key in _keys_of(Output, ()):
         yield _inherited(key, ("models", "*", "output"), f"overrides output.{key.path[-1]} for this model")
     for name, meaning in _PRICES.items():
-        # A project that sets a price could make any budget last forever.
+        # A project that sets a price could disable the budget limit.
         yield Key(("models", "*", "price", name), KeySchema(kinds.price(), meaning, is_project_allowed=False), None)
     yield from _keys_of(McpServer, ("mcp_servers", "*"))
 

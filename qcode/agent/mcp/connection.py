@@ -202,7 +202,7 @@ class ServerConnection:
             except (ServerError, NotApprovedError):
                 raise
             except connection_errors() as error:
-                # The task group of the session wraps what is raised inside it.
+                # The task group of the session wraps the exceptions that are raised inside it.
                 if isinstance(cause := innermost_error(error), (ServerError, NotApprovedError)):
                     raise cause from None
                 self._check_login()

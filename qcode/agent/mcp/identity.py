@@ -37,7 +37,7 @@ _MODULE_EXTENSIONS = (".js", ".json", ".node")
 _PACKAGE_OPTIONS = frozenset(
     {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
 )
-# Programs that read a file of the folder without an argument, such as `make` its Makefile.
+# Programs that read a file in their folder without an argument, such as `make`.
 _TASK_FILES: Mapping[str, tuple[str, ...]] = {
     "npm": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "deno": ("deno.json", "deno.jsonc"), "make": ("GNUmakefile", "makefile", "Makefile"),
@@ -46,7 +46,7 @@ _TASK_FILES: Mapping[str, tuple[str, ...]] = {
 _PACKAGE_BIN_FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """The folders in the workspace with the programs of installed packages."""
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
-# Variables that name code for an interpreter to run in addition to its script.
+# Variables with code that an interpreter runs before its script.
 _PRELOAD_VARIABLES = (
     "NODE_OPTIONS", "PYTHONSTARTUP", "LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "ENV", "RUBYOPT", "PERL5OPT",
     "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS",

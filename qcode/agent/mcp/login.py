@@ -298,7 +298,7 @@ class _Callback:
 def _listening_sockets(port: int) -> list[socket.socket]:
     """Return sockets for 127.0.0.1 and ::1, because `localhost` may mean either. Raise `OSError`."""
     first = _bind(socket.AF_INET, "127.0.0.1", port)
-    with suppress(OSError):  # no IPv6, or the port is taken there
+    with suppress(OSError):  # no IPv6, or another program uses the port
         return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
     return [first]
 
@@ -306,7 +306,9 @@ def _listening_sockets(port: int) -> list[socket.socket]:
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     listener = socket.socket(family)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
+        listener.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # the port of the last login may still be in TIME_WAIT
         listener.bind((host, port))
     except OSError:
         listener.close()

@@ -142,7 +142,7 @@ class ServerMentions:
 
         The calls for several steering messages are made in the order of the messages.
         """
-        # Wait for all, not just the last: the last may be withdrawn while earlier ones are still being read.
+        # Wait for all earlier tasks, because the latest may be withdrawn while those before it still run.
         earlier_tasks = {task for _, task in self._steering_tasks}
         if not earlier_tasks and not self._mentions_any(text):
             on_ready(())

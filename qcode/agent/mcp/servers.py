@@ -171,7 +171,7 @@ class Servers:
             if server.state == "waiting":
                 server.state = "refused"
         elif server.state == "sign-in":
-            server.is_refused = True  # not asked a second time, except by /mcp
+            server.is_refused = True  # only /mcp asks a second time
             if server.sign_in_task is not None:
                 server.sign_in_task.cancel()
             server.sign_in_task = asyncio.get_running_loop().create_task(self._sign_in(server))
@@ -298,7 +298,7 @@ class Servers:
             self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
-        # Not `wait_for`, which swallows a cancellation at the moment at which the event is set (Python 3.11).
+        # `wait_for` would ignore a cancellation at the moment at which the event is set (Python 3.11).
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._all_started.wait()

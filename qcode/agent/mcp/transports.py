@@ -226,7 +226,7 @@ async def _write_messages(
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
     except (OSError, anyio.ClosedResourceError):
-        # The server has stopped reading: the session must not wait for responses to requests that were never sent.
+        # The server has stopped reading, so the session must not wait for responses to unsent requests.
         out.close()
 
 

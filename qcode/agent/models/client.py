@@ -227,7 +227,7 @@ class Clients:
         from qcode.providers.local import WindowQuery, is_known_server
 
         if is_known_server(spec.name, provider.host):
-            # A local server is asked for its context window if that is not known otherwise.
+            # The context window of this model is unknown, so the local server is asked for it.
             client.window_query = WindowQuery(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client
 

@@ -140,7 +140,7 @@ class LimitStore:
         for (owner, name), lengths in sorted(rows.items()):
             table[owner] = {**object_in(table.get(owner)), name: list(lengths)}
         with contextlib.suppress(OSError):
-            # Without line breaks, because it is written after each turn, with up to 200 numbers for each model.
+            # Without line breaks, because the file is written after each turn and has up to 200 numbers for each model.
             state_file.replace(self._lengths_path, json.dumps(table).encode("ascii"))
 
     @property

@@ -219,7 +219,8 @@ else."""
 
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-# Keywords whose subschemas apply to the same value as the schema that contains them: one schema, a list, or by name.
+# Keywords whose subschemas apply to the same value as the schema that contains them. The value of a keyword is one
+# schema, a list of schemas, or a table of schemas.
 _SCHEMA_KEYWORDS = ("not", "if", "then", "else")
 _LIST_KEYWORDS = ("allOf", "anyOf", "oneOf")
 _NAMED_KEYWORDS = ("dependentSchemas", "dependencies")
@@ -235,7 +236,7 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
 
     resource = specification.create_resource(schema)
     pending: list[tuple[Resource[Any], Any]] = [(resource, REGISTRY.resolver_with_root(resource))]
-    same_value_schemas: dict[int, set[int]] = {}  # by id: the schemas that apply to the same value as a schema
+    same_value_schemas: dict[int, set[int]] = {}  # by id of a schema: the ids of schemas that apply to the same value
     while pending:
         current, resolver = pending.pop()
         contents = current.contents

@@ -385,7 +385,7 @@ class TurnStream:
             turns.running = None
             for task in self._tasks:
                 task.cancel()
-            # If an accepted plan has changed the mode, that mode is kept.
+            # Do not reset a mode that an accepted plan has set.
             if "permission_mode" in self._fields and conversation.mode == self._fields["permission_mode"]:
                 conversation.set_mode(mode)
             self._conclude()

@@ -300,8 +300,8 @@ class Lock:
         """Release the lock. Idempotent. A file that cannot be removed remains, as after a crash."""
         if self._handle is None:
             return
-        # Removed while still locked: a process that already opened this file gets the lock, detects that the path
-        # is a different file now, and tries again.
+        # The file is removed before the lock is released. A process that has the file open then gets the lock, detects
+        # that the path is another file, and tries again.
         with suppress(OSError):
             self._path.unlink()
         with suppress(OSError):

@@ -272,7 +272,7 @@ class Session:
         with self._lock:
             rows: list[Json] = [shown_to_json(item, self.redact) for item in items]
             line = to_line({"kind": "shown", "at": self._now(), "items": rows})
-            # A session begins with its first message: until then the line waits for it.
+            # The file begins with the first message, so an earlier line is written with that message.
             (self._file.append if self.history.stored else self._file.buffer)(line)
             self.history.add_shown(items)
 

@@ -71,7 +71,7 @@ class DebugLog:
         logging.getLogger("qcode").removeHandler(self._handler)
         file, self._file = self._file, None
         if file is not None:
-            # Closing flushes the buffer; data that cannot be written is lost either way.
+            # `close` flushes the buffer; an error means that the last data is lost.
             with contextlib.suppress(OSError):
                 file.close()
 

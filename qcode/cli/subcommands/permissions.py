@@ -150,7 +150,7 @@ def _context(options: Options) -> RunContext:
 
 def permission_check(context: RunContext) -> PermissionCheck:
     """Return a check with the rules of a session. The sandbox of this machine is detected for the first command."""
-    from qcode.safety.sandbox.detection import find_sandbox  # a hook needs neither, and must answer at once
+    from qcode.safety.sandbox.detection import find_sandbox  # a hook must answer at once, and needs neither
     from qcode.safety.sandbox.index import WorkspaceIndex
 
     policy = permissions_of(context).policy

@@ -162,7 +162,7 @@ def run_themes(arguments: Sequence[str]) -> int:
     options, words, flags = parse_subcommand("themes", arguments, _THEMES)
     if words:
         raise invalid_arguments(words, _THEMES)
-    working_folder(options.cwd)  # the themes do not depend on it, but it must exist
+    working_folder(options.cwd)  # the themes do not depend on the folder, but it must exist
     from qcode.tui.theme import load_themes
 
     themes, problems = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")

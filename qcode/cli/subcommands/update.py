@@ -140,7 +140,7 @@ def run_update(arguments: Sequence[str]) -> int:
         lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
-        # The installer's command would find nothing there.
+        # The command of the installer would not find a version in the index.
         step = "install it again from a newer clone" if current.is_released else step
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
