@@ -117,7 +117,7 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
 async def ask(
     approval: CallApproval, card: CallCard, session_id: str, folder: str, client: AskClient, *, has_forms: bool
 ) -> Decision | CancelTurn:
-    """Ask the client and return the decision. There is no time limit."""
+    """Ask the client and return the decision, without a time limit. `has_forms`: the client can show forms."""
     if isinstance(approval, Question):
         if has_forms:
             decision = await _ask_with_form(approval, card, session_id, client)

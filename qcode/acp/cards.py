@@ -330,7 +330,7 @@ def arguments_update(card: CallCard, arguments: JsonObject, folder: str) -> Json
 def finished_update(
     card: CallCard, call: ToolCall, outcome: ToolOutcome, state: CallState, folder: str, *, has_terminal: bool
 ) -> JsonObject:
-    """Return the last update of a card."""
+    """Return the last update of a card. `has_terminal`: a terminal already shows the output."""
     update: JsonObject = {
         "sessionUpdate": "tool_call_update",
         "toolCallId": card.card_id,

@@ -450,7 +450,10 @@ class CallRound:
 
 
 def _denial_for_user(answer: ApprovalAnswered, *, is_question: bool) -> str:
-    """Return the result of a denied call for the user; empty if the user sees the result for the model."""
+    """Return the result of a denied call for the user; empty if the user sees the result for the model.
+
+    `is_question`: the call asked the user a question.
+    """
     why = answer.summary or answer.reason
     if not answer.is_declined:
         return f"Denied: {why}" if why else ""

@@ -26,7 +26,7 @@ class CompactionResult:
     """The result of a compaction."""
 
     items: tuple[TranscriptItem, ...] | None
-    """None if the compaction failed."""
+    """The transcript after the compaction, None if it failed."""
     before: int
     """The size of the prompt in tokens before the compaction."""
     after: int

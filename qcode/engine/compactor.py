@@ -133,7 +133,7 @@ class Compactor:
         focus: str = "",
     ) -> None:
         self.result: CompactionResult | None = None
-        """None until the compaction is over."""
+        """The result, None until the compaction is over."""
         self.writer = writer
         """The model that writes the summary."""
         self.ledger = Ledger(writer.facts.price)
@@ -192,7 +192,7 @@ class Compactor:
         return self._from_reply(effects)
 
     def cancel(self, *, is_unsent: bool) -> CompactionResult:
-        """Stop and leave the transcript unchanged."""
+        """Stop and leave the transcript unchanged. `is_unsent`: the last request was not sent."""
         if self._reply is not None and self._reply.result is None:
             self._reply.cancel(is_unsent=is_unsent)
         if self.result is None:

@@ -380,11 +380,11 @@ class TurnSettings:
     allows_calls: bool = True
     """The model may make calls. If False, tools are sent only to describe the calls of the history."""
     compaction: CompactionSettings | None = None
-    """None if automatic compaction is off."""
+    """The settings of automatic compaction, None if it is off."""
     fallback: Fallback | None = None
-    """None if there is no other model to try."""
+    """The settings of the fallback models, None if there are no such models."""
     check: AnswerCheck | None = None
-    """None if every answer is valid."""
+    """Checks each final answer; None: every answer is valid."""
     steps_to_confirm: frozenset[Literal["stop", "compact"]] = frozenset()
     """The steps that the hooks are asked about."""
 

@@ -146,7 +146,7 @@ def _wording(
     prompt: int | None = None,
     is_exclusive: bool = False,
 ) -> _LimitPattern:
-    """Return a pattern in which each `#` stands for a number, which is a group of the regular expression."""
+    """Return a pattern in which each `#` is a number and a group. For the other parameters see `_LimitPattern`."""
     return _LimitPattern(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 

@@ -20,7 +20,7 @@ from qcode.text.numbers import count_text
 RESUME_TAIL_CHARS = 1_200
 """How much of the end of a text is quoted in a request to continue the text."""
 CALL_TAIL_CHARS = 2_000
-"""The same for the arguments of a call."""
+"""How much of the end of a call's arguments is quoted in a request to continue them."""
 
 _TAG = "text_so_far"
 _CALL_TAG = "json_so_far"

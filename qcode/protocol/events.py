@@ -113,7 +113,7 @@ class ReplyFinished:
     """The end of a reply, exactly one per reply."""
 
     stop: StopReason | None
-    """None if the reply was cancelled or its stream broke."""
+    """The stop reason, None if the reply was cancelled or its stream broke."""
     raw_stop: str
     parts: int
     """The number of attempts from which the text was joined; 1 if it was not truncated."""
@@ -284,7 +284,7 @@ class HookStarted:
     hook: str
     """The event that the hook handles."""
     command: str
-    """Its command line."""
+    """The command line of the hook."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +294,11 @@ class HookEnded:
     hook: str
     """The event that the hook handles."""
     command: str
-    """Its command line."""
+    """The command line of the hook."""
     tool_use_id: str
     """The id of the call that the hook was about; empty if there is none."""
     exit_code: int | None
-    """None for a function, and for a command that did not start or timed out."""
+    """The exit code of the command; None for a function, and for a command that did not start or timed out."""
     seconds: float
     decision: Literal["none", "allow", "ask", "deny", "stop"]
     """The effective answer of the hook. `stop` ends the turn."""
@@ -395,7 +395,7 @@ class Denial:
 
     call: ToolCall
     reason: str
-    """It may be empty."""
+    """The reason for the denial, which may be empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class ChangedFile:
     path: str
     """Absolute."""
     old_text: str | None
-    """None for a new file."""
+    """The text before the change, None for a new file."""
     new_text: str
 
 

@@ -39,9 +39,9 @@ class Price:
     input: Decimal
     output: Decimal
     cache_read: Decimal | None = None
-    """None: the price of `input`."""
+    """The price of tokens read from a cache; None: the same as `input`."""
     cache_write: Decimal | None = None
-    """None: the price of `input`."""
+    """The price of tokens written to a cache; None: the same as `input`."""
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:

@@ -65,7 +65,7 @@ class PostRequest:
 
     url: str
     headers: Mapping[str, str]
-    """They replace default headers with the same name; an empty value removes the header."""
+    """Additional headers, which replace default headers with the same name. An empty value removes the header."""
     body: bytes
 
 

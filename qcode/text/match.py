@@ -387,7 +387,7 @@ def _is_word_start(text: str, index: int) -> bool:
 MIN_ALIKE = 0.6
 """The minimum likeness, from 0 to 1, between a misspelt name and a suggested one."""
 _MIN_OTHER_START = 0.7
-"""The same for a name that starts with another letter."""
+"""The minimum likeness if the suggested name starts with another letter."""
 
 
 def suggestion(

@@ -93,7 +93,10 @@ class Seam:
         return self._restarted_chars < len(self._before)
 
     def _settle(self, pending: str, *, is_last: bool) -> str:
-        """Remove openings, then return the new text, or hold `pending` back and return an empty string."""
+        """Remove openings, then return the new text, or hold `pending` back and return an empty string.
+
+        If `is_last`, the continuation has ended, and no text is held back.
+        """
         if self._breaks_to_remove is not None:
             if not pending.strip() and not is_last:
                 return ""

@@ -57,7 +57,7 @@ class SupersededAttempt:
 
     attempt: Attempt
     shape: ReplyShape | None
-    """None if the stream of the attempt broke."""
+    """The classification of the attempt, None if its stream broke."""
     drafts: list[BlockDraft]
     text: str
     output_tokens: int
@@ -171,7 +171,10 @@ class ReplyState:
         seam: Seam | None = None,
         is_broken: bool = False,
     ) -> list[Effect]:
-        """Start an attempt that continues `base`; `base` is empty for a first attempt."""
+        """Start an attempt that continues `base`; `base` is empty for a first attempt.
+
+        `is_broken`: the attempt continues a text whose stream broke.
+        """
         self.ledger.count(cause)
         attempt = Attempt(
             kind,
@@ -316,7 +319,11 @@ class ReplyState:
         limit: Limit | None = None,
         escalates_next: bool = False,
     ) -> list[Effect]:
-        """Commit `base` as the reply, and end it."""
+        """Commit `base` as the reply, and end it.
+
+        `cap` is the output cap of the attempt with the calls. `why` is the reason why no attempt follows. See
+        `ReplyResult` for the other parameters.
+        """
         assert not isinstance(self.phase, Finished), "a reply ends only once"
         if stop is StopReason.MAX_TOKENS:
             raw_stop = raw_stop or self.cut_raw_stop  # a later attempt may have failed without a stop reason

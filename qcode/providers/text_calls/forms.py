@@ -70,7 +70,7 @@ class CallMark:
     end: int
     """The offset at which the mark ends."""
     form: CallForm | None
-    """None for an end mark."""
+    """The form of a call that begins at the mark, None for an end mark."""
     is_fence: bool = False
 
 

@@ -188,7 +188,7 @@ class CallEvents:
         return [*earlier_events, replace(event, block=number)]
 
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
-        """End the current text block, with all text still held."""
+        """End the current text block, after all held text. `is_cut`: the reply is truncated."""
         events = self._events_of(self._calls.flush(is_cut=is_cut))
         ended, self._source, self._source_ended = self._source_ended, None, None
         opaque = ended.opaque if ended else None

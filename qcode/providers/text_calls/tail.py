@@ -105,7 +105,7 @@ class TailCalls:
         return [VisibleText(part) for part in ["".join(visible)] if part]
 
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
-        """Return the held text: as calls if it is the end of the reply and consists of calls, otherwise as text."""
+        """Return the held text: as calls if it consists of calls and ends a complete reply, otherwise as text."""
         pending, undecided = "".join(self._held_texts), self._search.flush()
         self._held_texts.clear()
         if pending and self.is_final and not is_cut and not self._is_disabled:
