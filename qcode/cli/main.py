@@ -1,7 +1,8 @@
 """Dispatches the command line to a subcommand, pipe mode or the app.
 
 `main` converts every failure to one line on stderr and a documented exit code. SIGTERM and SIGHUP raise an exception,
-as Ctrl+C does, until an event loop handles them. All three are blocked during the imports that a clean exit needs.
+as Ctrl+C does, until an event loop handles them. Signals that end qcode are blocked during the imports that a clean
+exit needs.
 """
 
 from __future__ import annotations

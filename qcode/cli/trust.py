@@ -159,7 +159,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrustQuestion:
-    """The question about a folder."""
+    """The question whether to trust a folder."""
 
     facts: str
     """The folder and its files, or the changes of the files since the folder was trusted."""

@@ -37,7 +37,7 @@ def is_server_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value."""
+    """The validation and conversion of a configured value."""
 
     expected: str
     """Completes "must be …"."""

@@ -1,6 +1,6 @@
 """The line and the position of each key in a TOML text, which `tomllib` does not report.
 
-The text must be one that `tomllib` accepts. TOML 1.0 (https://toml.io/en/v1.0.0) is parsed only as far as needed to
+The text must be valid TOML. TOML 1.0 (https://toml.io/en/v1.0.0) is parsed only as far as needed to
 find keys and values.
 """
 

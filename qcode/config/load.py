@@ -1,9 +1,9 @@
 """The loader of the settings: layers of files, environment and flags, merged into one value with each key's origin.
 
-A layer maps the path of a key to its value and origin, validated by the schema. Flags override the environment, which
-overrides the project's file, which overrides the user's; lists of rules are joined. Two exceptions: `--settings`
-(`extra`) overrides the environment, and an output cap in a file overrides that of the environment. The project's file
-is read only if the user trusts the folder.
+A layer maps the path of a key to its value and origin, validated by the schema. A later layer overrides an earlier one:
+the user's file, the project's file, the environment, flags. Lists of rules are joined. Two exceptions: `--settings`
+(`extra`) overrides the environment, and an output cap in a file overrides the cap of the environment. The project's
+file is read only if the user trusts the folder.
 Variables: QCODE_MODEL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, QCODE_MAX_OUTPUT_TOKENS, and
 QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no network.
 """

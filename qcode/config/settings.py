@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """The schema of a key."""
+    """The schema of a configuration key: its kind, meaning, flag and restrictions."""
 
     kind: ValueKind
     meaning: str
@@ -507,7 +507,7 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a value."""
+    """The source of a configured value."""
 
     kind: Literal["default", "env", "file", "flag"]
     source: str | Callable[[], str] = ""
@@ -532,7 +532,7 @@ DEFAULT = Origin("default")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The merged settings."""
+    """The merged settings of all layers."""
 
     model: str | None = key(
         None, kinds.text(), "start with this provider/model; QCODE_MODEL sets it too", flag="--model"

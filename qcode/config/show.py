@@ -28,7 +28,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A row of the list."""
+    """A setting in the list."""
 
     key: str
     value: str

@@ -1,6 +1,6 @@
 """The logins of tool servers (OAuth) in the key store: the tokens, and all data that a refresh needs.
 
-A login belongs to one configured server at one address: after a change of the address, it is not found. All functions
+A login belongs to one configured server at one address, so a server at a new address needs a new login. All functions
 block, except `locked`.
 """
 

@@ -1,4 +1,4 @@
-"""Connected models: a `ModelClient` is one model, `Clients` opens and closes them.
+"""Connections to models: a `ModelClient` is one connected model; `Clients` opens and closes clients.
 
 A client holds the provider, the facts, the prompts and the learned limits of a model. `ContextSizing` finds the window
 of a local model and the size of the prompt before the first request of a turn. `facts_of` returns the facts of the

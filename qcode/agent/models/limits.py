@@ -46,7 +46,7 @@ def reply_length(event: ReplyFinished) -> int | None:
 
 
 class _LengthsCache:
-    """A cache of the stored lengths, valid until the file is replaced: each turn needs them several times."""
+    """A cache of the file of reply lengths, valid until the file is replaced. Each turn needs it several times."""
 
     def __init__(self) -> None:
         self._version: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Recordings of a run: the requests and replies of its models, independent of the provider, and their playback.
+"""Recordings of runs, and their playback: the requests and replies of the models, independent of the provider.
 
 A recording is a file of JSON lines: a header, then prompts, requests and replies in the order in which they began. A
 request stores only the messages that are new in its thread (a conversation or a sub-agent). All texts are redacted.
@@ -180,7 +180,7 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True)
 class RecordingContent:
-    """The content of a recording."""
+    """A recording that was read from a file."""
 
     path: Path
     model: str

@@ -43,7 +43,7 @@ NO_CREDENTIAL_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selected model."""
+    """A selected model, and how to connect to it."""
 
     spec: ProviderSpec
     """How to connect to the provider; not used if `provider` is set."""

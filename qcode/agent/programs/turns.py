@@ -81,7 +81,7 @@ Prompt: TypeAlias = str | Sequence[Text | Image | File]
 
 
 class TurnFields(TypedDict, total=False):
-    """Options of one turn, which override those of the agent."""
+    """Options of one turn, which override the options of the agent."""
 
     permission_mode: ApprovalMode
     model: str
@@ -184,7 +184,7 @@ class ModelError(TurnError):
 
 
 class AnswerType:
-    """The type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a model of pydantic."""
+    """The requested type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a pydantic model."""
 
     def __init__(self, output: Any) -> None:
         """Raise `UsageError` if there is no schema for the type."""
@@ -265,7 +265,7 @@ class AgentTurns:
 
 
 class TurnStream:
-    """A running turn: an async iterator of its events, best used in `async with`, which cancels the turn if left early.
+    """A turn as an async iterator of its events. An `async with` block cancels the turn if it is left early.
 
     `result` is available after the turn has ended.
     """

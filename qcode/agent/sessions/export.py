@@ -55,7 +55,7 @@ class ExportHeading:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """A request for an export."""
+    """The arguments of an export."""
 
     form: ExportForm
     path: str = ""

@@ -54,7 +54,7 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True)
 class FileMove:
-    """A file that a move restored."""
+    """A file that a move restored; a version of None means that there is no file."""
 
     path: str
     source: FileState | None

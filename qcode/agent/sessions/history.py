@@ -76,7 +76,7 @@ class InnerMessage:
 
 @dataclass(slots=True)
 class AgentWork:
-    """The work of a sub-agent."""
+    """The messages of a sub-agent, and the calls that it started."""
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
@@ -347,7 +347,7 @@ class Move:
 
 
 class SessionHistory:
-    """The history of a session."""
+    """The history of a session, which the records of its file and the running session extend."""
 
     def __init__(self) -> None:
         self.stored: dict[int, StoredMessage] = {}  # all messages, by number

@@ -51,7 +51,7 @@ UNFINISHED = "restoring files was interrupted, so some may not be restored: /und
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A loaded session."""
+    """A session that was read from a file."""
 
     session_id: str
     entries: tuple[HistoryEntry, ...]

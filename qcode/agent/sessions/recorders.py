@@ -1,4 +1,4 @@
-"""Records the events of a turn and the ends of background jobs that are not messages, for a replay of the session."""
+"""Records events of a turn that are not in its messages, and ends of background jobs, for a replay of the session."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def shortened_diff(diff: str) -> str:
 
 
 class Session:
-    """A session that can be appended to. It holds the lock of its file until `close`.
+    """An open session, to which messages and other records are appended. It holds the lock of its file until `close`.
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
     the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file

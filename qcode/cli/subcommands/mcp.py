@@ -1,6 +1,6 @@
 """`qcode mcp`: lists, approves, adds and removes tool servers, signs in to them, and serves qcode as a tool server.
 
-It starts no tool server.
+The configured tool servers are not started.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`qcode doctor`, `models`, `stats` and `themes`: they print facts about this folder and machine.
 
-`themes` takes `-C` and `--json`, the others also `--trust` and `--settings`. With an invalid configuration they print
-the facts that do not depend on it and the error, and exit with its code.
+`themes` takes `-C` and `--json`, the others also `--trust` and `--settings`. If the configuration is invalid, they
+print the error and the facts that do not depend on the configuration, and exit with the code of the error.
 """
 
 from __future__ import annotations
