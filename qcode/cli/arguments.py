@@ -174,7 +174,7 @@ _PRINT_FLAGS = frozenset(name for flag in FLAGS if "-p" in flag.names for name i
 
 
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return a subcommand and its arguments, None if `argv` has none. Flags may come before it: `-C DIR doctor`.
+    """Return the subcommand in `argv` and its arguments, None without one. Flags may precede it: `-C DIR doctor`.
 
     Raise `CommandLineError` if the first word is a misspelt subcommand: `doctr`, `doctr --json`. A prompt of several
     words is one argument. `-p` makes every word a prompt.

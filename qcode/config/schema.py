@@ -79,7 +79,7 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The strings that a file may set, empty if it may set any. Without the mode `bypass`: only a flag sets it."""
+        """The strings that a file may set, empty for any string. The mode `bypass` is missing: only a flag sets it."""
         return tuple(
             choice for choice in self.kind.choices if (self.path, choice) != (("permissions", "mode"), "bypass")
         )

@@ -28,8 +28,9 @@ LENGTHS_NAME = "reply_lengths.json"
 
 
 def reply_length(event: ReplyFinished) -> int | None:
-    """Return the output tokens of a reply, negative if it stayed truncated; None if it cannot help to choose a cap.
+    """Return the output tokens of a reply, negative if it stayed truncated; None if it is unsuitable to choose a cap.
 
+    A reply is unsuitable if its usage is unknown, if it was refused, or if its first cap was below the default cap.
     A reply whose first attempt was truncated counts as longer than the default cap, even if its final text is shorter.
     """
     attempts = event.attempts

@@ -89,7 +89,7 @@ class Sampling:
     async def _run(
         self, server: str, params: CreateMessageRequestParams, messages: tuple[Message, ...]
     ) -> TurnEnded | None:
-        """Run the request as a turn and return its end; None if it yielded no end."""
+        """Run the request as a turn and return its last event, None if the turn has no end."""
         conversation, client = self._conversation, self._conversation.client
         settings = TurnSettings(
             params.system_prompt or "",

@@ -257,7 +257,7 @@ class StoredMessage:
 
     @property
     def ends(self) -> list[tuple[int, TurnEnded]]:
-        """The `TurnEnded` events after the message, with their positions: of its turn, then of each `/compact`."""
+        """The `TurnEnded` events after the message, with their positions: one of its turn, one of each `/compact`."""
         events = enumerate(item.event for item in self.shown_events)
         return [(index, event) for index, event in events if isinstance(event, TurnEnded)]
 

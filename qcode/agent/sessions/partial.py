@@ -164,7 +164,7 @@ class PartialReply:
             self._timer = None
 
     def flush(self, *, includes_last_word: bool = False, at_most_one_write: bool = False) -> None:
-        """Write the open segment without its last word; if it is full, end it and begin the next one.
+        """Write the open segment without its last word; end a full segment and begin the next one.
 
         `includes_last_word`: write the last word too. `at_most_one_write`: if a full segment was written, the next
         flush writes the text after it.

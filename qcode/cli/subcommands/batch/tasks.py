@@ -153,7 +153,7 @@ class LocalRunner:
 
 
 async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -> JsonObject:
-    """Run a task and return its line, also if it fails."""
+    """Run a task and return its line for the file of results, also for a failure."""
     common: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
     try:
         options = replace(options, cwd=resolve_added_folder(task.cwd), **cast("dict[str, Any]", task.options))
