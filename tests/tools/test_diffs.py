@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.diff import count_changes, diff_lines
+from qcode.text.diff import count_changes, diff_lines, unified_diff
 from qcode.tools.text_file import diff_of, from_text
 
 LINES = st.lists(
@@ -38,3 +40,10 @@ def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[st
 )
 def test_hunk_has_the_line_counts_of_its_header(diff: str, kinds: list[str]) -> None:
     assert [line.kind for line in diff_lines(diff.split("\n"))] == kinds
+
+
+def test_diff_keeps_frequent_lines_between_changed_ones() -> None:
+    old = [line for number in range(100) for line in (f"value = {number}", f"print(value, {number})", "")]
+    new = [line.replace("value", "total") for line in old]
+    rows = list(unified_diff(old, new, "a", "b"))[2:]
+    assert Counter(row[0] for row in rows) == {"@": 1, "-": 200, "+": 200, " ": 100}

@@ -17,7 +17,7 @@ from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.sessions.file_states import FileState, RecordedChange
 from qcode.agent.sessions.history import SessionHistory
 from qcode.protocol.tools import Refused
-from qcode.text.diff import BoundedMatcher, diff_lines
+from qcode.text.diff import diff_lines, line_matcher
 from qcode.text.numbers import bytes_text
 from qcode.tools import text_file
 from qcode.tools.text_file import BinaryFile, Document
@@ -241,9 +241,9 @@ class _Comparison:
 
     def __init__(self, before: str, after: str, current: str) -> None:
         self.old, self.new, self.current = before.split("\n"), after.split("\n"), current.split("\n")
-        grouped = BoundedMatcher(self.old, self.new).get_grouped_opcodes(3)
+        grouped = line_matcher(self.old, self.new).get_grouped_opcodes(3)
         self.groups: list[list[_Opcode]] = [[opcode for opcode in group if opcode[0] != "equal"] for group in grouped]
-        self._new_blocks = BoundedMatcher(self.new, self.current).get_matching_blocks()
+        self._new_blocks = line_matcher(self.new, self.current).get_matching_blocks()
         self._old_blocks: list[Match] | None = None
 
     def offset_of(self, opcode: _Opcode) -> int | None:
@@ -255,7 +255,7 @@ class _Comparison:
         if all(self.offset_of(opcode) is not None for opcode in group):
             return False
         if self._old_blocks is None:
-            self._old_blocks = BoundedMatcher(self.old, self.current).get_matching_blocks()
+            self._old_blocks = line_matcher(self.old, self.current).get_matching_blocks()
         blocks = self._old_blocks
         return all(_offset(blocks, opcode[1], opcode[2], len(self.old)) is not None for opcode in group)
 
