@@ -20,8 +20,13 @@ from qcode.protocol.errors import ExitCode
 if TYPE_CHECKING:
     from qcode.agent.options import Options
 
-EXIT_S = 0.5
-"""How long the process waits for remaining threads after the last output."""
+EXIT_S = 0.15
+"""How long the process waits for remaining threads after the last output.
+
+All files are closed then. A thread may still open a session, which loads many modules.
+"""
+DRAIN_S = 0.1
+"""How long the last requests may take after all sessions have ended."""
 
 
 def run_acp(options: Options) -> int:
@@ -52,7 +57,7 @@ async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
     server.attach(wire)
     await stopped.wait()
     await server.close()
-    await wire.drain(0.1)
+    await wire.drain(DRAIN_S)
     forced_exit = threading.Timer(EXIT_S, os._exit, (int(code),))
     forced_exit.daemon = True
     forced_exit.start()

@@ -43,7 +43,7 @@ VERSION = 1
 """The version of the protocol."""
 PAGE_SIZE = 50
 """The number of sessions in a response to `session/list`."""
-CLOSE_S = 1.2
+CLOSE_S = 1.0
 """How long all sessions may take to end after the client has disconnected."""
 Method = Callable[[JsonObject], Awaitable[MethodResult | None]]
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 CANCEL_S = 0.8
 """The time in seconds after which a cancelled prompt is answered even if its turn has not ended."""
+END_S = 0.5
+"""How long the turn of a session that is closed may take to end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ class EditorSession:
         """Cancel everything and release the session."""
         self.cancel()
         if self._worker is not None:
-            await asyncio.wait([self._worker], timeout=CANCEL_S)
+            await asyncio.wait([self._worker], timeout=END_S)
             self._worker.cancel()
         for task in (*self._question_tasks, *self._title_tasks):
             task.cancel()
