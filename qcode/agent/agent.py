@@ -19,7 +19,7 @@ from qcode.protocol.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from qcode.agent.context.clipboard import Clip
+    from qcode.agent.context.clipboard import ClipboardContent
     from qcode.agent.context.file_index import FileIndex
     from qcode.agent.context.memory import InstructionFiles
     from qcode.agent.context.pictures import Picture
@@ -423,7 +423,7 @@ class Agent:
 
         return picture_at(path, self.context.folder)
 
-    def read_clipboard(self) -> Clip:
+    def read_clipboard(self) -> ClipboardContent:
         """Read the clipboard of the system; this blocks."""
         from qcode.agent.context.clipboard import read_clipboard
 

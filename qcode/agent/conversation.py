@@ -27,7 +27,7 @@ from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session, SessionTranscript
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
-from qcode.agent.toolbox import Background, Toolbox
+from qcode.agent.toolbox import BackgroundCalls, Toolbox
 from qcode.agent.trust import TrustStore
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
@@ -98,7 +98,7 @@ class Conversation:
         """`messages` are the history of a session without a file; `kinds` are the kinds of sub-agents."""
         self.permissions = permissions
         self.effort = context.options.reasoning_effort  # from the next turn on; None: the model's default
-        self.background = Background(toolbox)
+        self.background = BackgroundCalls(toolbox)
         self._context, self._clients = context, clients
         self.client = self._turn_client = client  # the model in use, and that of the last turn
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
@@ -549,11 +549,11 @@ class Conversation:
     def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""
         if self._subagents is None:
-            from qcode.agent.subagents import Parent, Subagents  # loads with the first sub-agent
+            from qcode.agent.subagents import ParentTurn, Subagents  # loads with the first sub-agent
 
             assert self.turn is not None
             assert self._driver is not None
-            parent = Parent(
+            parent = ParentTurn(
                 self.turn, self._driver, self._turn_client, self._toolbox, self.transcript.session,
                 self._checkpoints, self.permissions, self._accept_changes, self.hooks,
             )  # fmt: skip

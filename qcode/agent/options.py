@@ -285,8 +285,8 @@ def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
 MAX_TURNS_UNATTENDED = 100  # the default limit of replies in a turn
 
 
-class Limits(TypedDict):
-    """Limits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
+class TurnLimits(TypedDict):
+    """TurnLimits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
 
     max_turns: int | None
     shows_turns_left: bool
@@ -366,7 +366,7 @@ class RunContext:
         listed = ((path, project) for path, project in folders if project is None or path.resolve() not in user_folders)
         return tuple((path, project) for path, project in listed if may_exist(path))
 
-    def limits(self, turn: TurnOptions) -> Limits:
+    def limits(self, turn: TurnOptions) -> TurnLimits:
         """Return the limits of a turn; limits in `turn` take precedence over those of the run."""
         options = self.options
         max_turns = options.max_turns if turn.max_turns is None else turn.max_turns

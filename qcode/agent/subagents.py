@@ -79,7 +79,9 @@ MAX_CONCURRENT = 4
 class Subagents:
     """The sub-agents of one turn. `clients` connects the small model, if one is configured."""
 
-    def __init__(self, tool: SubagentTool, kinds: tuple[SubagentKind, ...], parent: Parent, clients: Clients) -> None:
+    def __init__(
+        self, tool: SubagentTool, kinds: tuple[SubagentKind, ...], parent: ParentTurn, clients: Clients
+    ) -> None:
         self._tool = tool
         self._kinds = {kind.name: kind for kind in kinds}
         self._parent = parent
@@ -143,7 +145,7 @@ _HIDDEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentTurn:
     """The turn that starts sub-agents, and the objects that they share with it."""
 
     turn: Turn
@@ -164,7 +166,7 @@ class SubagentRun:
 
     def __init__(
         self,
-        parent: Parent,
+        parent: ParentTurn,
         call: ToolCall,
         task: Task,
         kind: SubagentKind,

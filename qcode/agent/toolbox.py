@@ -1,7 +1,7 @@
 """The tools of a session: which of them a model is offered, and how a call runs in the workspace.
 
 Also here: the gate of `fetch`, which checks the rules again at every redirect (`FetchGate`), the steps after edits
-(`EditChecks`), and the running calls that the user may move to the background (`Background`). The sandbox is in
+(`EditChecks`), and the running calls that the user may move to the background (`BackgroundCalls`). The sandbox is in
 `sandbox`, the choice of web search in `models.web_search`, the list of tools for the user in `offered_tools`.
 """
 
@@ -521,7 +521,7 @@ class FetchGate:
         return not isinstance(url, str) and url.is_loopback and ip_address.is_loopback
 
 
-class Background:
+class BackgroundCalls:
     """The running calls that can be moved to the background."""
 
     def __init__(self, toolbox: Toolbox) -> None:

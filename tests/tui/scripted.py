@@ -19,7 +19,7 @@ from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.library import SessionInfo, SessionLibrary
 from qcode.agent.sessions.records import is_a_prompt
-from qcode.agent.toolbox import Background
+from qcode.agent.toolbox import BackgroundCalls
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
@@ -190,7 +190,7 @@ class ScriptedConversation(Conversation):
                 wait.cancel()
 
 
-class ScriptedBackground(Background):
+class ScriptedBackground(BackgroundCalls):
     """Records the calls that the user moves to the background."""
 
     calls: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.scripted_models import ScriptedModelsService
 
 if TYPE_CHECKING:
-    from qcode.agent.context.clipboard import Clip
+    from qcode.agent.context.clipboard import ClipboardContent
     from qcode.agent.context.pictures import Picture
     from qcode.agent.conversation import Conversation
     from qcode.agent.offered_tools import OfferedTool
@@ -165,7 +165,7 @@ class Services:
     run_user_command: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
     toolbox: Toolbox | None = None
     read_picture: Callable[[str], Picture] | None = None
-    read_clipboard: Callable[[], Clip] | None = None
+    read_clipboard: Callable[[], ClipboardContent] | None = None
     warm_up: Callable[[], None] = lambda: None
     commands: tuple[CustomCommand, ...] = ()
     notices: tuple[Notice, ...] = ()
@@ -218,7 +218,7 @@ class StagedAgent(Agent):
         read = self.services.read_picture or super().read_picture
         return read(path)
 
-    def read_clipboard(self) -> Clip:
+    def read_clipboard(self) -> ClipboardContent:
         assert self.services.read_clipboard is not None, "the test gives no clipboard"
         return self.services.read_clipboard()
 

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.worker_manager import WorkerManager
 
-from qcode.agent.context.clipboard import Clip
+from qcode.agent.context.clipboard import ClipboardContent
 from qcode.agent.keys.connect import CheckedKey
 from qcode.protocol.approvals import Deny, ToolApproval, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Retry, StepStarted
@@ -187,7 +187,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     app = make_app(
         conversation,
         run_user_command=_line,
-        read_clipboard=lambda: Clip(text="copied"),
+        read_clipboard=lambda: ClipboardContent(text="copied"),
         warm_up=lambda: None,
         connect=Waiting(),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from qcode.agent.context.clipboard import Clip
+from qcode.agent.context.clipboard import ClipboardContent
 from qcode.agent.context.pictures import Picture, picture_at
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image
@@ -131,7 +131,11 @@ def test_model_without_images_is_warned_about_before_sending() -> None:
 
 
 def test_ctrl_v_pastes_image_or_text_or_reports_reason(tmp_path: Path) -> None:
-    clips = [Clip(png(3, 2)), Clip(text="some text"), Clip(problem="reading the clipboard needs xclip")]
+    clips = [
+        ClipboardContent(png(3, 2)),
+        ClipboardContent(text="some text"),
+        ClipboardContent(problem="reading the clipboard needs xclip"),
+    ]
 
     async def test(run: Running) -> None:
         prompt = run.app.widgets.prompt

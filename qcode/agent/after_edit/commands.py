@@ -22,10 +22,10 @@ from qcode.text.clean import one_line, visible, visible_lines
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-Step: TypeAlias = Literal["format", "check", "test"]
+EditStep: TypeAlias = Literal["format", "check", "test"]
 
-STEPS: tuple[Step, ...] = ("format", "check", "test")
-LIMITS_S: dict[Step, float | None] = {"format": 10.0, "check": 60.0, "test": None}
+STEPS: tuple[EditStep, ...] = ("format", "check", "test")
+LIMITS_S: dict[EditStep, float | None] = {"format": 10.0, "check": 60.0, "test": None}
 """The time limit of one run in seconds; None: the limit of the shell tool."""
 YES, NO = "Run it after edits in this session", "Do not run it in this session"
 _WHEN = {
@@ -70,9 +70,9 @@ class EditCommands:
     def __init__(self, settings: Settings, workspace: Workspace) -> None:
         self._settings = settings
         self._workspace = workspace
-        self._answers: dict[tuple[Step, str], bool] = {}
+        self._answers: dict[tuple[EditStep, str], bool] = {}
         self._warnings: list[str] = []
-        self._warned_about: set[tuple[Step, str]] = set()
+        self._warned_about: set[tuple[EditStep, str]] = set()
 
     async def ask(self, scope: CommandScope, paths: Sequence[str]) -> None:
         """Ask the user about the commands that will run after edits of these files, if the rules ask about them."""
@@ -89,11 +89,11 @@ class EditCommands:
                 answer = await scope.ask(question, visible_lines(command.line), choices)
                 self._answers[step, command.line] = answer == YES
 
-    def has(self, step: Step, path: str) -> bool:
+    def has(self, step: EditStep, path: str) -> bool:
         """Return whether there is a command of a step for a file."""
         return self._command(step, path) is not None
 
-    async def run(self, step: Step, path: str, scope: CommandScope) -> EditCommandRun | None:
+    async def run(self, step: EditStep, path: str, scope: CommandScope) -> EditCommandRun | None:
         """Run the command of a step for a file; return None if there is no command, or if it may not run."""
         command = self._command(step, path)
         if command is None:
@@ -116,7 +116,7 @@ class EditCommands:
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
-    def _command(self, step: Step, path: str) -> CommandConfig | None:
+    def _command(self, step: EditStep, path: str) -> CommandConfig | None:
         commands: tuple[CommandConfig, ...] = getattr(self._settings.after_edit, step)
         name = self._relative_name(path)
         return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)

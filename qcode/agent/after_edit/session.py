@@ -49,7 +49,7 @@ _MAX_FORMAT_DIFF_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FileFinding:
     """A finding about one file: its new problems, or the output of a configured command that failed."""
 
     label: str
@@ -76,14 +76,14 @@ class Finding:
 class _Check:
     """A running check of an edited file."""
 
-    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[Finding]]) -> None:
+    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[FileFinding]]) -> None:
         self.path = path
         self.before = before
         """The text whose problems the model knows, None for a new file."""
         self.task = task
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[FileFinding]:
         """The findings of a check that is done."""
         if self.task.cancelled() or self.task.exception() is not None:
             return []
@@ -161,7 +161,7 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _available_findings(self) -> Iterator[tuple[Path, Finding]]:
+    def _available_findings(self) -> Iterator[tuple[Path, FileFinding]]:
         """Yield the findings of the finished checks, each with the path of its file."""
         for path, check in self.checks.items():
             if check.task.done():
@@ -219,18 +219,18 @@ class AfterEdit:
         except Refused:
             return None
 
-    async def _run_check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
+    async def _run_check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[FileFinding]:
         """Return the findings about one file: its new problems, and the output of a failed check command."""
         label = self._workspace.show(path)
         problems, run = await asyncio.gather(
             self._find_problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        results = [Finding(label, problems)] if problems else []
+        results = [FileFinding(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(
                 clean(redrawn(f"{run.line}\n{run.failure}")), _MAX_OUTPUT_CHARS, lambda: self._workspace.scratch
             )
-            results.append(Finding(label, output=output))
+            results.append(FileFinding(label, output=output))
         return results
 
     async def _find_problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:

@@ -1,8 +1,8 @@
 """Converts Claude Code's permission rules and modes to qcode's. Pure.
 
 An allow rule becomes an equal or narrower rule, or no rule. A deny or ask rule becomes an equal or broader rule.
-`Conversion.loss` reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix. In qcode,
-a wildcard matches within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
+`RuleConversion.loss` reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix. In
+qcode, a wildcard matches within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
-Source: TypeAlias = Literal["flag", "user", "project"]
+RuleSource: TypeAlias = Literal["flag", "user", "project"]
 """The origin of a rule. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
 
 MODES: Mapping[str, ApprovalMode] = {
@@ -65,7 +65,7 @@ _HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", r
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class RuleConversion:
     """The result of converting one rule."""
 
     rules: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def is_claude_rule(text: str) -> bool:
     return text[:1].isupper() or text.startswith(MCP_PREFIX)
 
 
-def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversion:
+def convert_rule(text: str, effect: RuleEffect, source: RuleSource = "flag") -> RuleConversion:
     """Convert a rule of Claude Code to rules of qcode.
 
     From a flag, `Bash` may allow every command, as `--allowed-tools shell` does; from a file it may not.
@@ -91,7 +91,7 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     rule = text.strip()
     match = _RULE.fullmatch(rule)
     if match is None and "(" in rule:
-        return Conversion(loss="the closing parenthesis is missing")
+        return RuleConversion(loss="the closing parenthesis is missing")
     tool, body = (match[1].strip(), match[2].strip()) if match else (rule, "")
     if body in ("*", "**"):
         body = ""
@@ -106,14 +106,14 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     return _convert_other(tool, body, effect, source)
 
 
-def _convert_bare_tool(kind: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_bare_tool(kind: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:
     """Convert a rule without a pattern, which covers every call of a tool."""
     if effect == "allow" and kind == "shell" and source != "flag":
-        return Conversion(loss="a rule for every command is not imported; add `shell` yourself if you want it")
-    return Conversion((kind,))
+        return RuleConversion(loss="a rule for every command is not imported; add `shell` yourself if you want it")
+    return RuleConversion((kind,))
 
 
-def _convert_shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_shell(body: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:
     """Convert the pattern of a Bash rule."""
     is_prefix = body.endswith((":*", " *"))
     words = (body[:-2] if is_prefix else body).split()
@@ -124,23 +124,23 @@ def _convert_shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
     return _convert_restricted_command(words, is_prefix=is_prefix)
 
 
-def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> RuleConversion:
     """Convert an allow rule: `git log:*` becomes `shell(git log *)`, and `npm run*` becomes `shell(npm run* *)`."""
     if "*" in words[0]:
-        return Conversion(loss="a rule must name the program; this one would allow any")
+        return RuleConversion(loss="a rule must name the program; this one would allow any")
     text = " ".join(words)
     if ":*" in text or "?" in text:
-        return Conversion(loss="the pattern has no equivalent that is as narrow")
+        return RuleConversion(loss="the pattern has no equivalent that is as narrow")
     # `npm run*` also matches `npm run x`: in Claude Code's rules `*` spans words.
     allows_more_words = is_prefix or ("*" in words[-1] and words[-1] != "*")
     rule = f"shell({text} *)" if allows_more_words else f"shell({text})"
     if not is_rule(rule):
-        return Conversion(loss="only one plain command can be allowed")
+        return RuleConversion(loss="only one plain command can be allowed")
     has_inner_wildcard = any("*" in word for word in words[:-1])
-    return Conversion((rule,), note="in qcode `*` inside a rule matches one word" if has_inner_wildcard else "")
+    return RuleConversion((rule,), note="in qcode `*` inside a rule matches one word" if has_inner_wildcard else "")
 
 
-def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
+def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> RuleConversion:
     """Convert a deny or ask rule to a rule that covers at least as much: `rm *.txt` becomes `shell(rm *)`."""
     wildcard_index = next((index for index, word in enumerate(words) if "*" in word), len(words))
     stem = words[wildcard_index].partition("*")[0] if wildcard_index < len(words) else ""
@@ -148,13 +148,13 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Con
         program = stem.removesuffix(":")
         rule = f"shell({program} *)"
         if not program or not is_rule(rule):
-            return Conversion(loss="a rule must name the program; this one covers any")
-        return Conversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
+            return RuleConversion(loss="a rule must name the program; this one covers any")
+        return RuleConversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
     prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem and wildcard_index < len(words) else [])]
     allows_more_words = is_prefix or wildcard_index < len(words)
     rule = f"shell({' '.join(prefix)} *)" if allows_more_words else f"shell({' '.join(prefix)})"
     if is_rule(rule):
-        return Conversion((rule,))
+        return RuleConversion((rule,))
     # `a && b` and `rm $HOME/x` cannot be written as a rule; a rule for the words before the first operator covers more.
     plain_words: list[str] = []
     for word in words:
@@ -163,29 +163,30 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Con
         plain_words.append(word)
     rule = f"shell({' '.join(plain_words)} *)"
     if plain_words and is_rule(rule):
-        return Conversion((rule,))
-    return Conversion(loss="the pattern cannot be written as a rule")
+        return RuleConversion((rule,))
+    return RuleConversion(loss="the pattern cannot be written as a rule")
 
 
-def _convert_file(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_file(tool: str, body: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:
     kind = _FILE_KINDS[tool]
     if not body:
         name = qcode_name(tool)
         if effect == "deny" and source == "flag" and tool not in ("Read", "Edit"):
-            return Conversion(tools=(name,))
-        return Conversion((kind,))
+            return RuleConversion(tools=(name,))
+        return RuleConversion((kind,))
     pattern = _convert_path(body, effect, source)
     if ".." in pattern.split("/"):
         # `../x` is outside the folder, where every file asks anyway.
-        return Conversion(loss="a path above the folder cannot be written as a rule; files there always ask")
+        return RuleConversion(loss="a path above the folder cannot be written as a rule; files there always ask")
     rule = f"{kind}({pattern})"
     if not is_rule(rule):
-        return Conversion((kind,)) if effect != "allow" else Conversion(loss="the pattern cannot be written as a rule")
-    return Conversion((rule,))
+        loss = "the pattern cannot be written as a rule"
+        return RuleConversion((kind,)) if effect != "allow" else RuleConversion(loss=loss)
+    return RuleConversion((rule,))
 
 
-def _convert_path(body: str, effect: RuleEffect, source: Source) -> str:
-    """Convert the path of a file rule; see `Source` for a path `/a`."""
+def _convert_path(body: str, effect: RuleEffect, source: RuleSource) -> str:
+    """Convert the path of a file rule; see `RuleSource` for a path `/a`."""
     if body.startswith("//"):
         return body[1:]
     if body.startswith("~/"):
@@ -197,45 +198,46 @@ def _convert_path(body: str, effect: RuleEffect, source: Source) -> str:
     return f"./{body}"
 
 
-def _convert_fetch(body: str, effect: RuleEffect) -> Conversion:
+def _convert_fetch(body: str, effect: RuleEffect) -> RuleConversion:
     host = body.removeprefix("domain:").strip().lower()
     if not body or host == "*":
-        return Conversion(("fetch",))
+        return RuleConversion(("fetch",))
     rule = f"fetch({host})"
     if body.startswith("domain:") and _HOST.fullmatch(host) and is_rule(rule):
-        return Conversion((rule,))
+        return RuleConversion((rule,))
     if effect == "allow":
-        return Conversion(loss="only a host can be allowed: WebFetch(domain:HOST)")
-    return Conversion(("fetch",))
+        return RuleConversion(loss="only a host can be allowed: WebFetch(domain:HOST)")
+    return RuleConversion(("fetch",))
 
 
-def _convert_server(tool: str, body: str, effect: RuleEffect) -> Conversion:
+def _convert_server(tool: str, body: str, effect: RuleEffect) -> RuleConversion:
     if body:
         if effect == "allow":
-            return Conversion(loss="a rule about the arguments of a server's tool allows nothing here")
-        return Conversion(_convert_server(tool, "", "ask").rules)  # a rule for all arguments, which is broader
+            return RuleConversion(loss="a rule about the arguments of a server's tool allows nothing here")
+        return RuleConversion(_convert_server(tool, "", "ask").rules)  # a rule for all arguments, which is broader
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
         rule = f"mcp({server}/*)"
         if effect == "allow":
-            return Conversion(loss="name the tool, or use mcp__SERVER for all of them")
+            return RuleConversion(loss="name the tool, or use mcp__SERVER for all of them")
     if is_rule(rule):
         is_one_tool = rule != f"mcp({server}/*)"
-        return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one_tool else ())
-    return Conversion(("mcp",)) if effect != "allow" else Conversion(loss="the name does not name a server and a tool")
+        return RuleConversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one_tool else ())
+    loss = "the name does not name a server and a tool"
+    return RuleConversion(("mcp",)) if effect != "allow" else RuleConversion(loss=loss)
 
 
-def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
+def _convert_other(tool: str, body: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:
     """Convert a rule of a tool that no kind of rule covers."""
     if effect == "allow":
         if tool in _HARMLESS_TOOLS or tool in _JOB_TOOLS:
-            return Conversion(note="needs no rule in qcode")
-        return Conversion(loss=f"{tool} is not a tool of qcode")
+            return RuleConversion(note="needs no rule in qcode")
+        return RuleConversion(loss=f"{tool} is not a tool of qcode")
     if body:
-        return Conversion(loss=f"a rule about the arguments of {tool} has no equivalent")
+        return RuleConversion(loss=f"a rule about the arguments of {tool} has no equivalent")
     name = "jobs" if tool in _JOB_TOOLS else qcode_name(tool)
     if name == tool or effect == "ask" or source != "flag":
         why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
-        return Conversion(loss=why)
-    return Conversion(tools=(name,))
+        return RuleConversion(loss=why)
+    return RuleConversion(tools=(name,))

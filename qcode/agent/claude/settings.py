@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleEffect, Source, convert, is_claude_rule
+from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleEffect, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.tool_names import qcode_name
 from qcode.config.load import PipedSettings
 from qcode.protocol.approvals import ApprovalMode
@@ -66,7 +66,7 @@ class ClaudeSettings:
 
 
 def convert_rules(
-    texts: Iterable[str], effect: RuleEffect, source: Source, location_of: Callable[[str], str] = lambda rule: ""
+    texts: Iterable[str], effect: RuleEffect, source: RuleSource, location_of: Callable[[str], str] = lambda rule: ""
 ) -> ConvertedRules:
     """Convert rules; rules in qcode's format are unchanged. `location_of` returns a prefix such as `file:3: `."""
     rules: dict[str, None] = {}
@@ -77,7 +77,7 @@ def convert_rules(
         if not is_claude_rule(text):
             rules[text] = None
             continue
-        converted = convert(text, effect, source)
+        converted = convert_rule(text, effect, source)
         rules.update(dict.fromkeys(converted.rules))
         tools.update(dict.fromkeys(converted.tools))
         if not converted.loss:
@@ -88,7 +88,7 @@ def convert_rules(
     return ConvertedRules(tuple(rules), tuple(tools), tuple(losses), tuple(unenforced))
 
 
-def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSettings:
+def parse_settings(text: str, label: str, source: RuleSource = "flag") -> ClaudeSettings:
     """Read the JSON of a settings file; raise `ConfigError` with one line. `label` is its path for the user."""
     try:
         values = json.loads(text.removeprefix("\ufeff"))
@@ -111,7 +111,9 @@ def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSett
     return ClaudeSettings(rules, mode, _string_list(permissions, "additionalDirectories", label), model, tuple(unused))
 
 
-def _convert_rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
+def _convert_rules(
+    rules: Iterable[str], effect: RuleEffect, source: RuleSource, text: str, label: str
+) -> ConvertedRules:
     """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's format."""
     converted = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
     for rule in converted.rules:

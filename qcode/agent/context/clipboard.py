@@ -29,7 +29,7 @@ _WINDOWS_IMAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class ClipboardContent:
     """The content of the clipboard: an image, a text, or neither if reading failed."""
 
     image: bytes = b""
@@ -38,7 +38,7 @@ class Clip:
     """Why the clipboard could not be read, in one line; otherwise empty."""
 
 
-def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str) -> Clip:
+def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str) -> ClipboardContent:
     """Return the image in the clipboard, otherwise its text. May block for a few seconds.
 
     Programs in `excluded_folder`, the project, are not run. `system` is a value of `sys.platform`.
@@ -56,7 +56,7 @@ def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str
         if not clip.problem:
             return clip
         problems.append(clip.problem)
-    return Clip(problem=problems[0] if problems else "no clipboard is available here (no display)")
+    return ClipboardContent(problem=problems[0] if problems else "no clipboard is available here (no display)")
 
 
 class _Programs:
@@ -78,56 +78,58 @@ class _Programs:
         return output if code == 0 and len(output) <= 2 * MAX_IMAGE_BYTES else b""
 
 
-def _read_wayland(programs: _Programs) -> Clip:
+def _read_wayland(programs: _Programs) -> ClipboardContent:
     paste = programs.find("wl-paste")
     if paste is None:
-        return Clip(problem="reading the clipboard needs wl-paste (package wl-clipboard)")
+        return ClipboardContent(problem="reading the clipboard needs wl-paste (package wl-clipboard)")
     types = programs.run(paste, "--list-types")
     return _read_best_type(
         types, lambda kind: programs.run(paste, "--type", kind), lambda: programs.run(paste, "--no-newline")
     )
 
 
-def _read_x11(programs: _Programs) -> Clip:
+def _read_x11(programs: _Programs) -> ClipboardContent:
     xclip = programs.find("xclip")
     if xclip is None:
-        return Clip(problem="reading the clipboard needs xclip")
+        return ClipboardContent(problem="reading the clipboard needs xclip")
     command = (xclip, "-selection", "clipboard", "-o")
     types = programs.run(*command, "-t", "TARGETS")
     return _read_best_type(types, lambda kind: programs.run(*command, "-t", kind), lambda: programs.run(*command))
 
 
-def _read_best_type(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> Clip:
+def _read_best_type(types: bytes, image: Callable[[str], bytes], text: Callable[[], bytes]) -> ClipboardContent:
     """Return the image in the best of the offered types, otherwise the text."""
     offered = types.decode("utf-8", "replace").split()
     kind = next((kind for kind in _IMAGE_TYPES if kind in offered), None)
     data = image(kind) if kind is not None else b""
-    return Clip(data) if data else Clip(text=_text(text()))
+    return ClipboardContent(data) if data else ClipboardContent(text=_text(text()))
 
 
-def _read_mac(programs: _Programs) -> Clip:
+def _read_mac(programs: _Programs) -> ClipboardContent:
     pngpaste, osascript, pbpaste = (programs.find(name) for name in ("pngpaste", "osascript", "pbpaste"))
     data = programs.run(pngpaste, "-") if pngpaste is not None else b""
     if not data and osascript is not None:
         match = _MAC_DATA.search(programs.run(osascript, "-e", _MAC_SCRIPT))
         data = bytes.fromhex(match[1].decode("ascii")) if match is not None and len(match[1]) % 2 == 0 else b""
     if data:
-        return Clip(data)
+        return ClipboardContent(data)
     if pbpaste is not None:
-        return Clip(text=_text(programs.run(pbpaste)))
-    return Clip(problem="reading the clipboard needs pbpaste, or pngpaste for images")
+        return ClipboardContent(text=_text(programs.run(pbpaste)))
+    return ClipboardContent(problem="reading the clipboard needs pbpaste, or pngpaste for images")
 
 
-def _read_windows(programs: _Programs) -> Clip:
+def _read_windows(programs: _Programs) -> ClipboardContent:
     powershell = programs.find("powershell.exe")
     if powershell is None:
-        return Clip(problem="reading the clipboard needs powershell.exe on PATH")
+        return ClipboardContent(problem="reading the clipboard needs powershell.exe on PATH")
     command = (powershell, "-NoProfile", "-NonInteractive", "-Command")
     try:
         data = base64.b64decode(programs.run(*command, _WINDOWS_IMAGE).strip(), validate=True)
     except binascii.Error:
         data = b""
-    return Clip(data) if data else Clip(text=_text(programs.run(*command, "Get-Clipboard -Raw")))
+    if data:
+        return ClipboardContent(data)
+    return ClipboardContent(text=_text(programs.run(*command, "Get-Clipboard -Raw")))
 
 
 def _text(data: bytes) -> str:

@@ -37,7 +37,7 @@ _SWITCH_WORDS = {
     "0": False,
 }
 
-Value: TypeAlias = "str | Scalar | list[Value] | dict[str, Value]"
+YamlValue: TypeAlias = "str | Scalar | list[YamlValue] | dict[str, YamlValue]"
 
 
 class FrontMatterError(ValueError):
@@ -56,7 +56,7 @@ class Scalar:
 class FrontMatterField:
     """A field of front matter."""
 
-    value: Value
+    value: YamlValue
     line: int
     """The line of the field in the file."""
     source: str
@@ -178,7 +178,7 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
 
 
-def unwrap_scalars(value: Value) -> object:
+def unwrap_scalars(value: YamlValue) -> object:
     """Return a value as strings, lists and maps: each `Scalar` becomes its source."""
     match value:
         case Scalar(source=written):
@@ -332,18 +332,18 @@ class _Composer:
             value = self._value(event, 1)
             fields[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
 
-    def _value(self, event: Event, depth: int) -> Value:
+    def _value(self, event: Event, depth: int) -> YamlValue:
         yaml = self._yaml
         if depth > _MAX_DEPTH:
             self._refuse(event, f"values are nested more than {_MAX_DEPTH} deep")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
         if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Value] = []
+            items: list[YamlValue] = []
             while not isinstance(item := self._next(), yaml.SequenceEndEvent):
                 items.append(self._value(item, depth + 1))
             return items
-        table: dict[str, Value] = {}
+        table: dict[str, YamlValue] = {}
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             name = self._key(key, table)
             table[name] = self._value(self._next(), depth + 1)
@@ -357,7 +357,7 @@ class _Composer:
             self._refuse(event, f"`{one_line(name, 60)}` is given twice")
         return name
 
-    def _scalar(self, event: ScalarEvent) -> Value:
+    def _scalar(self, event: ScalarEvent) -> YamlValue:
         resolved = self._loader.resolve(self._yaml.ScalarNode, event.value, event.implicit)
         if resolved == "tag:yaml.org,2002:str":
             return str(event.value)
@@ -398,5 +398,5 @@ def _error(label: str, line: int, problem: str) -> FrontMatterError:
     return FrontMatterError(one_line(f"{label}:{line}: {problem}"))
 
 
-def _type_name(value: Value) -> str:
+def _type_name(value: YamlValue) -> str:
     return "list" if isinstance(value, list) else "map"

@@ -17,7 +17,7 @@ from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import exit_text
 from qcode.values import dataclass
 
-Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
+HookDecision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """`deny` also stands for `decision: "block"`."""
 
 BLOCKING_EXIT = 2
@@ -25,9 +25,9 @@ BLOCKING_EXIT = 2
 MAX_FAILURE_CHARS = 400
 """The maximum number of characters of the reason of a failure."""
 _MAX_REASON_CHARS = MAX_FAILURE_CHARS - 50
-_ORDER: Mapping[Decision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
-_ON_FAILURE: Mapping[OnFailure, Decision] = {"ask": "ask", "block": "deny", "go-on": ""}
-_PERMISSIONS: Mapping[str, Decision] = {
+_ORDER: Mapping[HookDecision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
+_ON_FAILURE: Mapping[OnFailure, HookDecision] = {"ask": "ask", "block": "deny", "go-on": ""}
+_PERMISSIONS: Mapping[str, HookDecision] = {
     "allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask", "approve": "allow", "block": "deny",
 }  # fmt: skip
 
@@ -36,7 +36,7 @@ _PERMISSIONS: Mapping[str, Decision] = {
 class HookAnswer:
     """The answer of one handler, or the merged answer of several handlers."""
 
-    decision: Decision = ""
+    decision: HookDecision = ""
     reason: str = ""
     """The reason of the decision."""
     input: JsonObject | None = None
@@ -247,7 +247,8 @@ def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
 
     If two answers replace the input differently, that is a failure, and the call asks.
     """
-    decision: Decision = max((answer.decision for answer in answers), key=lambda decision: _ORDER[decision], default="")
+    decisions = [answer.decision for answer in answers]
+    decision: HookDecision = max(decisions, key=lambda decision: _ORDER[decision], default="")
     deciding = [answer for answer in answers if answer.decision == decision and decision]
     inputs = [answer.input for answer in answers if answer.input is not None]
     failures = tuple(line for answer in answers for line in answer.failures)

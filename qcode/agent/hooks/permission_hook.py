@@ -24,9 +24,9 @@ from qcode.values import dataclass
 
 HookProgram: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
 _Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
-Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
+EventDecision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """Empty: the program decides by its own rules and modes."""
-_ORDER: tuple[Decision, ...] = ("allow", "", "ask", "deny")
+_ORDER: tuple[EventDecision, ...] = ("allow", "", "ask", "deny")
 """From the least to the most strict: of several decisions on one call, the strictest is the answer."""
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
@@ -205,7 +205,7 @@ def _patched_paths(text: str) -> tuple[str, ...]:
         raise UnreadableEventError(str(problem)) from None
 
 
-def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
+def judge_event(policy: Policy, event: HookEvent) -> tuple[EventDecision, str]:
     """Return the decision on a call and the reason. Runs nothing; may block.
 
     `policy` must have no sandbox, because commands of another program do not run in the sandbox of qcode.
@@ -219,7 +219,7 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
     return max(decisions, key=lambda answer: _ORDER.index(answer[0]))
 
 
-def _decision(verdict: Verdict, event: HookEvent) -> Decision:
+def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:
     """Return the decision for a verdict; empty if the other program decides."""
     # The other program has modes too, and asks before it uses a server or an address for the first time.
     is_left_to_program = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
@@ -230,7 +230,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
     return "" if is_left_to_program or event.has_hidden_effects else "allow"
 
 
-def format_answer(program: HookProgram, decision: Decision, reason: str) -> str:
+def format_answer(program: HookProgram, decision: EventDecision, reason: str) -> str:
     """Return the answer of the hook in the format of a program, as one line of JSON."""
     text = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}

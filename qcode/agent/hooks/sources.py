@@ -239,8 +239,8 @@ def _condition(rule: object) -> tuple[str, ...]:
     """
     if not isinstance(rule, str) or not rule.strip():
         return ()
-    from qcode.agent.claude.rules import convert
+    from qcode.agent.claude.rules import convert_rule
 
-    converted = convert(rule, "deny", "project")
+    converted = convert_rule(rule, "deny", "project")
     # An incomplete conversion would skip calls that the hook must see.
     return () if converted.loss else converted.rules

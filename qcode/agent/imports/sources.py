@@ -49,7 +49,7 @@ class SessionFile:
     """The session as read from the start of the file; later messages may be missing."""
 
 
-def find(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
+def find_sessions(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
     """Return the sessions of the project `root`, or of all folders if `root` is None, newest first."""
     project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}

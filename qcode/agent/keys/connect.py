@@ -31,7 +31,7 @@ from qcode.safety.redaction import Redactor
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
-Source: TypeAlias = Literal[
+CredentialSource: TypeAlias = Literal[
     "environment", "command", "keyring", "file", "config", "aws", "google", "none", "not needed"
 ]
 
@@ -41,7 +41,7 @@ class CredentialRow:
     """The credential of a provider, as `qcode auth` lists it."""
 
     provider: str
-    source: Source
+    source: CredentialSource
     name: str = ""
     """The variable, setting or command that gives the credential."""
     shadowed: KeyLocation | None = None
@@ -90,7 +90,7 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
     variable = registry.credential_of(spec, keys.env)
     stored = keys.location_of(spec)
     if variable:
-        chain: Source = "google" if spec.is_vertex else "aws"
+        chain: CredentialSource = "google" if spec.is_vertex else "aws"
         is_chain = registry.finds_credentials(spec) and variable not in spec.key_variables
         return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
     if setting := keys.setting_of(spec):
@@ -115,7 +115,7 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
     return CredentialRow(spec.name, "none", status=remedy)
 
 
-Group: TypeAlias = Literal["popular", "local", "other"]
+ProviderGroup: TypeAlias = Literal["popular", "local", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class ProviderChoice:
     """A line about the provider."""
     key_page: str = ""
     """The address of the web page to create a key, empty if unknown."""
-    group: Group = "other"
+    group: ProviderGroup = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def provider_hint(name: str) -> str:
 
 
 _POPULAR = ("anthropic", "openai", "gemini", "openrouter")
-_GROUPS: tuple[Group, ...] = ("popular", "local", "other")
+_GROUPS: tuple[ProviderGroup, ...] = ("popular", "local", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +459,7 @@ class KeysService:
     def _with_texts(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         """Return `choice` with its title, hint, key page and group."""
         description = _PROVIDER_TEXTS.get(choice.name, _ProviderText(choice.name, spec.base_url))
-        group: Group = "local" if _is_local_server(spec) else "other"
+        group: ProviderGroup = "local" if _is_local_server(spec) else "other"
         group = "popular" if choice.name in _POPULAR else group
         return replace(
             choice, title=description.title, hint=description.hint, key_page=description.key_page, group=group

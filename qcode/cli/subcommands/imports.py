@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode
-from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find
+from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find_settings
 from qcode.agent.imports.configuration.target import PlannedSetting, Target
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -60,7 +60,7 @@ def _plan_import(
 ) -> list[PlannedSetting]:
     return [
         (project if is_project and project is not None else user_target).plan(setting, is_project=is_project)
-        for setting, is_project in find(program, folders)
+        for setting, is_project in find_settings(program, folders)
     ]
 
 

@@ -169,13 +169,13 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
 
 def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[str, Any]) -> int:
     """Import sessions of other programs: those in `paths`, by default those found on this machine."""
-    from qcode.agent.imports.sources import find, is_folder, sessions_in
+    from qcode.agent.imports.sources import find_sessions, is_folder, sessions_in
 
     is_everywhere, is_json = "all" in flags, "json" in flags
     if paths:
         sessions = [session for path in paths for session in sessions_in(path)]
     else:
-        sessions = find(os.environ, None if is_everywhere else root)
+        sessions = find_sessions(os.environ, None if is_everywhere else root)
     if not sessions:
         scope = "" if is_everywhere else f" for {short_path(root)}; --all looks in all folders"
         scope = f" in {', '.join(map(str, paths))}" if paths else scope

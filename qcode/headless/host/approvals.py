@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcode.agent.claude.rules import MODES, convert
+from qcode.agent.claude.rules import MODES, convert_rule
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
@@ -190,7 +190,7 @@ class HostApprovals:
                         self._controls.notice(Notice("info", _FOR_THIS_RUN))
                 case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:
                     for text in (_rule_text(rule) for rule in rules):
-                        for rule in convert(text, effect).rules:
+                        for rule in convert_rule(text, effect).rules:
                             added = self._permissions.add(effect, rule)
                             if is_kept:
                                 self._permissions.save_rule(added.number)

@@ -19,7 +19,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
-from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice, owner_of_pasted_key
+from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice, ProviderGroup, owner_of_pasted_key
 from qcode.safety.secret import Secret
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
@@ -46,7 +46,7 @@ _KEY_HINTS: dict[Step, tuple[tuple[str, str], ...]] = {
     "theme": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "preview")),
 }
 _ASK_OWNER = "Which provider is this key for? Select it; the key is filled in next."
-_HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
+_HEADINGS: dict[ProviderGroup, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
 
 @dataclass(frozen=True, slots=True)

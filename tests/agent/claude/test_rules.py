@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.claude.rules import Conversion, convert, is_claude_rule
+from qcode.agent.claude.rules import RuleConversion, convert_rule, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
 from qcode.agent.options import split_rules
 from qcode.safety.rules import is_rule
@@ -52,36 +52,36 @@ from qcode.safety.rules import is_rule
 def test_rule_becomes_narrower_if_it_allows_and_broader_if_it_denies(
     claude: str, allow: tuple[str, ...], deny: tuple[str, ...]
 ) -> None:
-    assert (convert(claude, "allow").rules, convert(claude, "deny").rules) == (allow, deny)
+    assert (convert_rule(claude, "allow").rules, convert_rule(claude, "deny").rules) == (allow, deny)
 
 
 @pytest.mark.parametrize("claude", ["Bash(* --help)", "Bash(ls*)", "Read(../x)", "Agent(explore)", "Tool(k:v)"])
 def test_lost_part_of_a_deny_rule_is_named(claude: str) -> None:
-    assert convert(claude, "deny").loss
+    assert convert_rule(claude, "deny").loss
 
 
 @pytest.mark.parametrize("claude", ["Bash(ls", "Read(x", "mcp__git("])
 def test_rule_without_its_closing_parenthesis_is_named(claude: str) -> None:
-    assert convert(claude, "allow").loss == "the closing parenthesis is missing"
+    assert convert_rule(claude, "allow").loss == "the closing parenthesis is missing"
 
 
 def test_path_of_the_users_settings_is_relative_to_their_folder() -> None:
-    assert convert("Read(/hooks/**)", "deny", "user").rules == ("read(~/.claude/hooks/**)",)
+    assert convert_rule("Read(/hooks/**)", "deny", "user").rules == ("read(~/.claude/hooks/**)",)
 
 
 def test_rule_for_every_command_is_allowed_by_a_flag_only() -> None:
-    assert convert("Bash", "allow", "flag").rules == ("shell",)
-    assert convert("Bash(*)", "allow", "user") == Conversion(
+    assert convert_rule("Bash", "allow", "flag").rules == ("shell",)
+    assert convert_rule("Bash(*)", "allow", "user") == RuleConversion(
         loss="a rule for every command is not imported; add `shell` yourself if you want it"
     )
 
 
 def test_denied_tools_without_a_kind_of_rule_are_not_offered() -> None:
-    assert convert("Write", "deny").tools == ("write",)
-    assert convert("Task", "deny").tools == ("agent",)
-    assert convert("KillShell", "deny").tools == ("jobs",)
-    assert convert("mcp__git__log", "deny").tools == ("git__log",)
-    assert convert("Grep", "deny", "user").loss == "no rule covers Grep; use --disallowed-tools"
+    assert convert_rule("Write", "deny").tools == ("write",)
+    assert convert_rule("Task", "deny").tools == ("agent",)
+    assert convert_rule("KillShell", "deny").tools == ("jobs",)
+    assert convert_rule("mcp__git__log", "deny").tools == ("git__log",)
+    assert convert_rule("Grep", "deny", "user").loss == "no rule covers Grep; use --disallowed-tools"
 
 
 def test_rules_in_both_forms_can_be_mixed() -> None:
@@ -109,5 +109,5 @@ def test_rules_are_split_at_commas_and_blanks_outside_brackets() -> None:
 @given(st.sampled_from(["Bash", "Read", "Edit", "WebFetch", "mcp__a", "Foo"]), st.text(max_size=30))
 def test_every_converted_rule_is_valid(tool: str, body: str) -> None:
     for effect in ("allow", "ask", "deny"):
-        found = convert(f"{tool}({body})", effect)
+        found = convert_rule(f"{tool}({body})", effect)
         assert all(map(is_rule, found.rules))

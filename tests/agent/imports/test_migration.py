@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.imports.migration import Migration
-from qcode.agent.imports.sources import find, read_file, sessions_in
+from qcode.agent.imports.sources import find_sessions, read_file, sessions_in
 from qcode.agent.sessions.store import SessionStore
 from qcode.engine.transcript import make_valid
 from qcode.protocol.errors import InputError, SessionBusy, SessionError
@@ -279,21 +279,21 @@ def homes(tmp_path: Path, root: Path) -> dict[str, str]:
 
 
 def test_sessions_of_this_folder_are_found_newest_first(tmp_path: Path, root: Path) -> None:
-    found = find(homes(tmp_path, root), root)
+    found = find_sessions(homes(tmp_path, root), root)
     assert [item.head.program for item in found] == ["gemini-cli", "qwen-code", "codex", "claude-code"]
     assert [item.modified for item in found] == sorted((item.modified for item in found), reverse=True)
     assert {item.head.title for item in found} == {"A tab too many"}
 
 
 def test_sessions_of_all_folders_are_found_without_sub_agents(tmp_path: Path, root: Path) -> None:
-    assert len(find(homes(tmp_path, root), None)) == 7
+    assert len(find_sessions(homes(tmp_path, root), None)) == 7
 
 
 def test_homes_of_other_programs_follow_their_variables(tmp_path: Path, root: Path) -> None:
     write(tmp_path / "cc/projects/x/1.jsonl", claude_records(str(root)))
     write(tmp_path / "cx/sessions/rollout-1.jsonl", codex_records(str(root)))
     env = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "cc"), "CODEX_HOME": str(tmp_path / "cx")}
-    assert {item.head.program for item in find(env, None)} == {"claude-code", "codex"}
+    assert {item.head.program for item in find_sessions(env, None)} == {"claude-code", "codex"}
 
 
 def test_folder_is_searched_below_and_other_files_are_passed_over(tmp_path: Path, root: Path) -> None:

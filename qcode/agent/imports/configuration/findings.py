@@ -21,7 +21,7 @@ from qcode.protocol.errors import ConfigError
 from qcode.text.clean import one_line
 from qcode.values import dataclass
 
-Kind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
+SettingKind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
 
 # Both patterns also match strings, which remain unchanged: `"http://x"` contains no comment.
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -72,7 +72,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 class SourceSetting:
     """A finding: a setting, command, agent or file of another program."""
 
-    kind: Kind
+    kind: SettingKind
     name: str
     location: str
     """The `file:line` for the user."""

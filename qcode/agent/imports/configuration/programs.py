@@ -104,7 +104,7 @@ class ImportFolders:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def find_settings(program: str, locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     """Yield the findings about a program of `PROGRAMS`; True with a finding means that it belongs to the project."""
     return _FINDERS[program](locations)
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
+from qcode.agent.claude.rules import MODES, RuleEffect, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
 from qcode.agent.imports.configuration.findings import AddRule, SetMode, SettingsFile, SourceSetting
 from qcode.text.clean import single_spaced
@@ -37,7 +37,7 @@ FROM_PROJECT = "rules of a project's file may not allow anything"
 _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 
 
-def add_claude_rules(file: SettingsFile, source: Source) -> None:
+def add_claude_rules(file: SettingsFile, source: RuleSource) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
     file.report_invalid_table("permissions", may_deny=True)
@@ -144,7 +144,7 @@ def add_rule(
     effect: RuleEffect,
     text: str,
     rule: str,
-    source: Source,
+    source: RuleSource,
     location: str,
     losses: tuple[str, ...] = (),
 ) -> None:
@@ -158,7 +158,7 @@ def add_rule(
         why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
         file.add(SourceSetting("rule", name, location, why=why))
         return
-    converted = convert(rule, effect, "project" if file.is_project else source)
+    converted = convert_rule(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, qcode_rule) for qcode_rule in converted.rules)
     is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:

@@ -30,7 +30,7 @@ from qcode.config.paths import AGENTS_FOLDER
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
-Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
+ImportStatus: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 """The state of a finding. Only a `new` finding is written.
 
 `same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: the setting cannot be
@@ -43,7 +43,7 @@ class PlannedSetting:
     """A finding, and whether it is written."""
 
     setting: SourceSetting
-    status: Status
+    status: ImportStatus
     why: str
     """The reason if nothing is written, otherwise empty."""
     is_project: bool
@@ -67,7 +67,7 @@ class Target:
         if not setting.changes:
             return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.why, is_project)
         text, files = self._text, dict(self._files)
-        statuses: list[Status] = []
+        statuses: list[ImportStatus] = []
         for change in setting.changes:
             try:
                 status, why = self._add(change)
@@ -79,7 +79,7 @@ class Target:
             statuses.append(status)
         return PlannedSetting(setting, "new" if "new" in statuses else "same", "", is_project)
 
-    def _add(self, change: Change) -> tuple[Status, str]:
+    def _add(self, change: Change) -> tuple[ImportStatus, str]:
         """Add a change to the plan; return its status, and the reason if it is not added."""
         values: Mapping[str, Any] = tomllib.loads(self._text)
         permissions = values.get("permissions", {})
@@ -103,7 +103,7 @@ class Target:
                 return self._add_file(change)
         return "new", ""
 
-    def _add_file(self, change: WriteFile) -> tuple[Status, str]:
+    def _add_file(self, change: WriteFile) -> tuple[ImportStatus, str]:
         path = self._folder.joinpath(change.folder, *change.name.split(":")).with_suffix(".md")
         if self._root is not None and not _is_inside(path, self._root):
             return "lost", f"{path.parent} is outside the project"
