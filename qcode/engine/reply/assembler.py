@@ -146,8 +146,8 @@ class Assembler:
     def text(self) -> str:
         return "".join(draft.text for draft in self.drafts if draft.kind == "text")
 
-    def shape(self, cap: int, *, base_has_text: bool = False) -> ReplyShape:
-        """Classify the attempt after its last event. `base_has_text`: earlier attempts have text that stays."""
+    def shape(self, cap: int, *, has_earlier_text: bool = False) -> ReplyShape:
+        """Classify the attempt after its last event. `has_earlier_text`: the reply has text of earlier attempts."""
         ended = self.ended or ReplyEnded(StopReason.UNKNOWN, "")
         calls = [draft for draft in self.drafts if draft.kind == "call"]
         is_cut = ended.stop is StopReason.MAX_TOKENS or is_at_cap(self.usage.output, cap)
@@ -162,7 +162,7 @@ class Assembler:
             raw_stop=ended.raw_stop,
             cap=cap,
             output_tokens=self.usage.output,
-            has_text=has_text or base_has_text,
+            has_text=has_text or has_earlier_text,
             has_reasoning=has_reasoning,
             last=last or ("reasoning" if has_reasoning else None),
             calls=tuple(draft.state for draft in calls),

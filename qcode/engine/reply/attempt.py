@@ -32,7 +32,7 @@ Emits: TypeAlias = list[Emit]
 
 
 class Attempt:
-    """One attempt at a reply. `base` has the blocks of earlier attempts, which this attempt continues.
+    """One attempt at a reply. `reply_drafts` has the blocks of earlier attempts, which this attempt continues.
 
     `is_silent`: no text is shown, because the attempt asks for the rest of a call's arguments. `has_inline_thinking`:
     the model writes its reasoning as text.
@@ -44,7 +44,7 @@ class Attempt:
         request: ModelRequest,
         tools: Mapping[str, ToolSpec],
         *,
-        base: list[BlockDraft],
+        reply_drafts: list[BlockDraft],
         seam: Seam | None = None,
         is_silent: bool = False,
         is_broken: bool = False,
@@ -76,13 +76,13 @@ class Attempt:
         """The index of this attempt in `ReplyState.records`, -1 until it is closed."""
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
-        self._joined_block = len(base) - 1 if base and base[-1].kind == "text" else None
+        self._joined_block = len(reply_drafts) - 1 if reply_drafts and reply_drafts[-1].kind == "text" else None
         """The number of the block that the first text of this attempt extends; None: the text starts a new block."""
-        self._next_number = len(base)
+        self._next_number = len(reply_drafts)
         self._last_text_block = 0
         self._numbers: dict[int, int] = {}
         """The number in the whole reply of each block of this attempt."""
-        self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
+        self._text_repetition = RepetitionDetector(fence=_open_fence(reply_drafts), is_arguments=is_silent)
         self._reasoning_repetition = RepetitionDetector()
         self._args_repetition: dict[int, RepetitionDetector] = {}
 
@@ -224,8 +224,8 @@ class Attempt:
         return number
 
 
-def _open_fence(base: list[BlockDraft]) -> str | None:
-    fence = fences.open_fence(base[-1].text) if base and base[-1].kind == "text" else None
+def _open_fence(reply_drafts: list[BlockDraft]) -> str | None:
+    fence = fences.open_fence(reply_drafts[-1].text) if reply_drafts and reply_drafts[-1].kind == "text" else None
     return fence.marker if fence is not None else None
 
 

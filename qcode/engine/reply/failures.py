@@ -107,7 +107,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
         return compact_or_end(state, EndWithError(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_chars <= len(state.superseded.text)
-    if state.base:
+    if state.reply_drafts:
         is_continued = attempt.shown_chars > 0
     else:
         # A call in a broken stream may be incomplete, so an attempt with a call is sent again. Only text that the front
@@ -134,7 +134,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         state.superseded = None
         state.absorb_text(attempt)
     else:
-        if attempt.kind != "resume" and attempt.has_nonblank_text and not state.base:
+        if attempt.kind != "resume" and attempt.has_nonblank_text and not state.reply_drafts:
             state.supersede(attempt)
         state.discard(attempt)
     backoff = Backoff("continue" if is_continued else "replay", attempt)
@@ -174,7 +174,7 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
         state.replaced_model_error = replace(phase.failure.error.info, limited_model=limited)
     state.switch_model(plan, model, counter)
     if state.text.strip():
-        state.base = [draft for draft in state.base if draft.kind == "text"]
+        state.reply_drafts = [draft for draft in state.reply_drafts if draft.kind == "text"]
         return effects + _continue_elsewhere(state, "fallback")
     return effects + _begin_again(state, phase.attempt, "fallback")
 
@@ -323,7 +323,7 @@ def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | Non
 
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
     """Continue a text whose stream broke, with the same cap."""
-    request = continuation_request(state.plan, state.model, state.base, cap, is_broken=True)
+    request = continuation_request(state.plan, state.model, state.reply_drafts, cap, is_broken=True)
     fitting_cap = state.fit_cap(request, cap)
     if fitting_cap is None:
         return compact_or_end_unsent(state, request)
@@ -339,7 +339,7 @@ def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
         return compact_or_end_unsent(state, attempt.request)
     effects: list[Effect] = []
     if attempt.has_shown_anything:
-        if state.base:
+        if state.reply_drafts:
             effects.append(_retry_notice(state, cap))
         else:
             state.transport_retries += 1
@@ -421,7 +421,7 @@ def _resend_without_prefill(state: ReplyState, attempt: Attempt, error: Provider
         return []
     learned = state.learn(Learn("refuses_prefill"))
     max_tokens, is_broken = attempt.request.max_tokens, attempt.is_broken
-    request = continuation_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    request = continuation_request(state.plan, state.model, state.reply_drafts, max_tokens, is_broken=is_broken)
     cap = state.fit_cap(request, max_tokens)
     if cap is None:
         return [learned, *compact_or_end_unsent(state, request, attempt)]
@@ -443,7 +443,9 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     """Continue the text so far after a compacted history, or with another model."""
     is_broken = reason == "fallback" and not state.was_cut
     max_tokens = state.caps.first if is_broken else state.caps.continuation
-    request = requests.continuation_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    request = requests.continuation_request(
+        state.plan, state.model, state.reply_drafts, max_tokens, is_broken=is_broken
+    )
     if (cap := state.fit_cap(request, max_tokens)) is None:
         return compact_or_end_unsent(state, request)
     state.attempt_count += 1
@@ -473,7 +475,7 @@ def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
 
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
     """Send the first request again after a compaction, or to another model; `attempt` is discarded."""
-    state.base = []
+    state.reply_drafts = []
     request = requests.first_request(state.plan, state.model, state.caps.first)
     cap = state.fit_cap(request, request.max_tokens)
     if cap is None:
@@ -500,10 +502,10 @@ def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
 
 
 def ask_for_arguments(state: ReplyState) -> list[Effect]:
-    """Request the rest of the arguments at the end of `base`."""
+    """Request the remaining arguments of the truncated call in `reply_drafts`."""
     call = _cut_call(state)
     cap = state.caps.continuation
-    request = requests.arguments_request(state.plan, state.model, state.base, call, call.text, cap)
+    request = requests.arguments_request(state.plan, state.model, state.reply_drafts, call, call.text, cap)
     fitting_cap = state.fit_cap(request, cap)
     if fitting_cap is None:
         return reject_truncated_call(state, cap, "")
@@ -548,7 +550,7 @@ def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Ef
 
 
 def _cut_call(state: ReplyState) -> BlockDraft:
-    return next(draft for draft in reversed(state.base) if draft.kind == "call")
+    return next(draft for draft in reversed(state.reply_drafts) if draft.kind == "call")
 
 
 def _closed_object(text: str) -> str | None:

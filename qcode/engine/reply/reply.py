@@ -200,12 +200,12 @@ class Reply:
         effects: list[Effect] = [
             Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._turn_and_step))
         ]
-        shape = attempt.assembler.shape(attempt.request.max_tokens, base_has_text=bool(state.text.strip()))
+        shape = attempt.assembler.shape(attempt.request.max_tokens, has_earlier_text=bool(state.text.strip()))
         if attempt.kind == "resume" and not _is_stopped(shape):
             return effects + failures.handle_arguments(state, attempt, shape)
         if attempt.kind == "resume":
             attempt.assembler.drafts = []
-            state.base = without_calls(state.base)
+            state.reply_drafts = without_calls(state.reply_drafts)
         if attempt.kind == "repair":
             is_repaired = shape.stop is not StopReason.MALFORMED_CALL
             effects.append(Emit(ToolPayloadRepair("malformed_call", attempted=True, succeeded=is_repaired)))
@@ -267,7 +267,7 @@ class Reply:
         state = self._state
         output = state.plan.output
         tokens = state.kept_tokens + state.tokens_of(attempt)
-        chars = sum(draft.size for draft in state.base) + sum(draft.size for draft in attempt.drafts)
+        chars = sum(draft.size for draft in state.reply_drafts) + sum(draft.size for draft in attempt.drafts)
         needs_more = shape.hit_cap or shape.arguments_incomplete
         return Budget(
             escalation_cap=self._escalation_cap(attempt) if needs_more else None,
@@ -286,7 +286,7 @@ class Reply:
     def _escalation_cap(self, attempt: Attempt) -> int | None:
         """Return the cap for an escalation of `attempt`, None if it cannot be escalated."""
         state = self._state
-        if state.has_escalated or attempt.kind != "first" or state.base or state.caps.escalation is None:
+        if state.has_escalated or attempt.kind != "first" or state.reply_drafts or state.caps.escalation is None:
             return None
         cap = state.fit_cap(attempt.request, state.caps.escalation)
         gain = state.plan.output.min_escalation_gain * attempt.request.max_tokens
@@ -305,10 +305,10 @@ class Reply:
     def _continuation_request(self, attempt: Attempt) -> ModelRequest:
         """Return the request that would continue the text so far; the same request if there is no text."""
         state = self._state
-        base = without_trailing_reasoning(join_drafts(state.base, attempt.drafts))
-        if not any(draft.kind == "text" for draft in base):
+        drafts = without_trailing_reasoning(join_drafts(state.reply_drafts, attempt.drafts))
+        if not any(draft.kind == "text" for draft in drafts):
             return attempt.request
-        return requests.continuation_request(state.plan, state.model, base, state.caps.continuation, is_broken=False)
+        return requests.continuation_request(state.plan, state.model, drafts, state.caps.continuation, is_broken=False)
 
     def _perform(self, decision: Decision, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Carry out a decision about `attempt`."""
@@ -397,13 +397,13 @@ class Reply:
         """
         state = self._state
         state.repairs_left -= 1
-        is_continued = bool(state.base) or (state.plan.output.is_append_only and attempt.has_nonblank_text)
+        is_continued = bool(state.reply_drafts) or (state.plan.output.is_append_only and attempt.has_nonblank_text)
         if is_continued:
             state.absorb_text(attempt)
-            state.base = without_trailing_reasoning(state.base)
+            state.reply_drafts = without_trailing_reasoning(state.reply_drafts)
         else:
             state.supersede(attempt)
-        request = requests.repair_request(state.plan, state.model, state.base, state.caps.continuation)
+        request = requests.repair_request(state.plan, state.model, state.reply_drafts, state.caps.continuation)
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.compact_or_end_unsent(state, request)

@@ -1,7 +1,7 @@
 """The requests of a reply: the first request, continuations, and requests to repair a call.
 
-The user messages with which qcode asks for a continuation or a repair are never part of the transcript. A parameter
-`base` is the list of blocks that earlier attempts contributed to the reply.
+The user messages with which qcode asks for a continuation or a repair are never part of the transcript. `reply_drafts`
+are always the blocks of the reply from earlier attempts.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest
 
 
 def continuation_request(
-    plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int, *, is_broken: bool
+    plan: ReplyPlan, model: KnownModel, reply_drafts: Sequence[BlockDraft], cap: int, *, is_broken: bool
 ) -> ModelRequest:
-    """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
+    """Ask for the continuation of `reply_drafts`, which end with text. `is_broken`: the connection broke.
 
     If the host can continue an assistant message (prefill), the request ends with an assistant message with the text.
     A text that ends in white space is continued by a user message instead. Some hosts strip white space at the end of a
     prefill, and the model would write it again.
     """
-    text = text_of(base)
-    messages = _with_partial(plan.messages, base)
+    text = text_of(reply_drafts)
+    messages = _with_partial(plan.messages, reply_drafts)
     request = _plain_request(plan, model, cap)
     if model.can_prefill and text == text.rstrip():
         return replace(request, messages=messages, is_prefill=True)
@@ -86,19 +86,19 @@ def answer_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
 
 
-def repair_request(plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], cap: int) -> ModelRequest:
-    """Ask for a well-formed call after one that the provider could not parse; `base` is the text before that call."""
-    messages = _with_added_text(_with_partial(plan.messages, base), synthetic.ONE_WELL_FORMED_CALL)
+def repair_request(plan: ReplyPlan, model: KnownModel, reply_drafts: Sequence[BlockDraft], cap: int) -> ModelRequest:
+    """Ask for a well-formed call after a call that the provider could not parse. `reply_drafts` precede that call."""
+    messages = _with_added_text(_with_partial(plan.messages, reply_drafts), synthetic.ONE_WELL_FORMED_CALL)
     return replace(_plain_request(plan, model, cap), messages=messages)
 
 
 def arguments_request(
-    plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
+    plan: ReplyPlan, model: KnownModel, reply_drafts: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
 ) -> ModelRequest:
     """Ask for the rest of a truncated call's arguments. The request contains the text before the call, not the call."""
     instruction = synthetic.resumed_call_text(call.name, raw)
     request = _plain_request(plan, model, cap)
-    messages = _with_added_text(_with_partial(plan.messages, base), instruction)
+    messages = _with_added_text(_with_partial(plan.messages, reply_drafts), instruction)
     has_calls = any(message.calls for message in plan.messages)
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
 
@@ -133,9 +133,9 @@ def stored_call(draft: BlockDraft) -> ToolCall:
     return ToolCall(draft.call_id, draft.name, arguments, draft.opaque, draft.is_from_text)
 
 
-def _with_partial(messages: tuple[Message, ...], base: Sequence[BlockDraft]) -> tuple[Message, ...]:
+def _with_partial(messages: tuple[Message, ...], reply_drafts: Sequence[BlockDraft]) -> tuple[Message, ...]:
     """Add the text so far, without calls, as an assistant message; return `messages` unchanged if there is no text."""
-    blocks = sendable_blocks(stored_blocks([draft for draft in base if draft.kind != "call"]))
+    blocks = sendable_blocks(stored_blocks([draft for draft in reply_drafts if draft.kind != "call"]))
     if not any(isinstance(block, Text) for block in blocks):
         return messages
     if messages and messages[-1].role == "assistant":

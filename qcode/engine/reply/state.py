@@ -75,7 +75,7 @@ class ReplyState:
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
         """The event that the reply waits for."""
-        self.base: list[BlockDraft] = []
+        self.reply_drafts: list[BlockDraft] = []
         """The blocks of ended attempts that are part of the reply."""
         self.superseded: SupersededAttempt | None = None
         """An earlier attempt that a new one may replace."""
@@ -88,7 +88,7 @@ class ReplyState:
         self.searches: list[tuple[int, WebSearched]] = []
         """The searches of the host, each with the index of its attempt in `records`."""
         self.kept_tokens = 0
-        """The output tokens of the attempts whose blocks are in `base`."""
+        """The output tokens of the attempts whose blocks are in `reply_drafts`."""
         self.attempt_count = 1
         """The number of attempts from which the text is joined."""
         self.was_cut = False
@@ -171,7 +171,7 @@ class ReplyState:
         seam: Seam | None = None,
         is_broken: bool = False,
     ) -> list[Effect]:
-        """Start an attempt that continues `base`; `base` is empty for a first attempt.
+        """Start an attempt that continues `reply_drafts`, which is empty for a first attempt.
 
         `is_broken`: the attempt continues a text whose stream broke.
         """
@@ -180,7 +180,7 @@ class ReplyState:
             kind,
             request,
             self.tools,
-            base=self.base,
+            reply_drafts=self.reply_drafts,
             seam=seam,
             is_silent=kind == "resume",
             is_broken=is_broken,
@@ -192,10 +192,10 @@ class ReplyState:
         return [SendRequest(request)]
 
     def send_continuation(self, cap: int, cause: RequestCause, *, is_broken: bool) -> list[Effect]:
-        """Request the continuation of `base`. With prefill the host continues exactly, so no seam filter is needed."""
-        self.base = without_trailing_reasoning(self.base)
-        request = requests.continuation_request(self.plan, self.model, self.base, cap, is_broken=is_broken)
-        seam = None if request.is_prefill else Seam(text_of(self.base))
+        """Request the continuation of the reply. With prefill the host continues exactly, so no seam is needed."""
+        self.reply_drafts = without_trailing_reasoning(self.reply_drafts)
+        request = requests.continuation_request(self.plan, self.model, self.reply_drafts, cap, is_broken=is_broken)
+        seam = None if request.is_prefill else Seam(text_of(self.reply_drafts))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
     def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
@@ -242,19 +242,19 @@ class ReplyState:
     def absorb(self, attempt: Attempt) -> None:
         """Add the text and calls of an attempt to the reply."""
         self.kept_tokens += self.tokens_of(attempt)
-        self.base = join_drafts(self.base, attempt.drafts)
+        self.reply_drafts = join_drafts(self.reply_drafts, attempt.drafts)
 
     def absorb_text(self, attempt: Attempt) -> None:
         """Add the blocks of an attempt without its calls, which may be incomplete."""
         self.kept_tokens += self.tokens_of(attempt)
-        self.base = join_drafts(self.base, without_calls(attempt.drafts))
+        self.reply_drafts = join_drafts(self.reply_drafts, without_calls(attempt.drafts))
 
     def restore_superseded(self, *, is_interrupted: bool = False) -> list[Effect]:
         """Make the superseded attempt the reply, without its calls. `is_interrupted`: the user ends the reply."""
         superseded = self.superseded
         if superseded is None:
             return []
-        self.base = without_calls(superseded.drafts)
+        self.reply_drafts = without_calls(superseded.drafts)
         self.kept_tokens = superseded.output_tokens
         return self._reinstate(superseded, is_interrupted=is_interrupted)
 
@@ -289,7 +289,7 @@ class ReplyState:
         self.superseded = None
         if attempt is not None and attempt.kind != "resume":
             self.absorb_text(attempt)
-        self.base = without_calls(self.base)
+        self.reply_drafts = without_calls(self.reply_drafts)
         return []
 
     def tokens_of(self, attempt: Attempt) -> int:
@@ -304,7 +304,7 @@ class ReplyState:
 
     @property
     def text(self) -> str:
-        return text_of(self.base)
+        return text_of(self.reply_drafts)
 
     def finish(
         self,
@@ -319,7 +319,7 @@ class ReplyState:
         limit: Limit | None = None,
         escalates_next: bool = False,
     ) -> list[Effect]:
-        """Commit `base` as the reply, and end it.
+        """End the reply with the blocks in `reply_drafts`.
 
         `cap` is the output cap of the attempt with the calls. `why` is the reason why no attempt follows. See
         `ReplyResult` for the other parameters.
@@ -327,10 +327,10 @@ class ReplyState:
         assert not isinstance(self.phase, Finished), "a reply ends only once"
         if stop is StopReason.MAX_TOKENS:
             raw_stop = raw_stop or self.cut_raw_stop  # a later attempt may have failed without a stop reason
-        blocks = stored_blocks(self.base)
+        blocks = stored_blocks(self.reply_drafts)
         is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
-        drafts = [draft for draft in self.base if draft.kind == "call"]
+        drafts = [draft for draft in self.reply_drafts if draft.kind == "call"]
         calls = tuple(
             ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts
         )
@@ -369,15 +369,15 @@ def without_trailing_reasoning(drafts: Sequence[BlockDraft]) -> list[BlockDraft]
     return join_drafts(list(drafts[:end]), blank_texts)
 
 
-def join_drafts(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
-    """Return `base` and `drafts` as one list, in which the first text of `drafts` joins the last text of `base`.
+def join_drafts(earlier: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
+    """Return both lists as one, in which the first text of `drafts` joins a text at the end of `earlier`.
 
-    Unsigned reasoning between the two is dropped, so that they form one block. Neither list is changed.
+    Unsigned reasoning between the two texts is dropped, so that they form one block. Neither list is changed.
     """
-    if not base:
+    if not earlier:
         return list(drafts)
     blocks = [draft for draft in drafts if draft.kind != "reasoning" or draft.opaque is not None]
-    result = list(base)
+    result = list(earlier)
     for draft in blocks:
         if draft.kind == "text" and result[-1].kind == "text":
             result[-1] = _concatenate(result[-1], draft)
