@@ -381,7 +381,7 @@ def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
 
 def page_title(text: str) -> str:
     """Return the title or first heading of an HTML page, empty if it has none."""
-    # Imported here because it loads a table of thousands of names.
+    # The import loads a table of thousands of names, which few runs need.
     from html import unescape
 
     for pattern in (_TITLE, _HEADING):

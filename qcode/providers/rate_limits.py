@@ -220,7 +220,7 @@ def _date(text: str) -> datetime | None:
     try:
         date = datetime.fromisoformat(text)
     except ValueError:
-        # Imported here because it loads half of the email package.
+        # The import loads half of the email package, which few runs need.
         from email.utils import parsedate_to_datetime
 
         try:

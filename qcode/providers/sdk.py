@@ -59,7 +59,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             follow_redirects=False,
         )
     except (ValueError, httpx2.InvalidURL):
-        # The text of the error may contain a part of the password: for one with a slash, `Invalid port: 'secr'`.
+        # The text of the error may contain a part of the password: `Invalid port: 'secr'` if it has a slash.
         raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy)) from None
 
 

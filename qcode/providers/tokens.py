@@ -119,7 +119,7 @@ def slices(text: str, size: int) -> Iterator[str]:
     while len(text) - start > size:
         end = start + size
         cut = text.rfind(" ", start + size // 2, end)
-        # Not inside several spaces, because a token may contain all of them.
+        # A run of spaces is not split, because one token may contain the whole run.
         while cut > 0 and text[cut - 1].isspace():
             cut = text.rfind(" ", start + size // 2, cut)
         end = cut if cut > start else end

@@ -173,8 +173,8 @@ _SURROGATES = "\ud800-\udfff"
 
 _UNWANTED = lazy_pattern(f"[{_C0}{_C1}{_BIDI}{_SURROGATES}]")
 
-# Escape sequences of ECMA-48. A terminal consumes a string (OSC, DCS, SOS, PM, APC) up to its terminator. Without one,
-# only the rest of the line is removed, so that a stray introducer cannot hide the rest of a text.
+# Escape sequences of ECMA-48. A terminal consumes a string (OSC, DCS, SOS, PM, APC) up to its terminator. Without
+# a terminator, only the line is removed to its end, so that a stray introducer cannot hide all later text.
 _SEQUENCE = lazy_pattern(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x18\x1a\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"

@@ -417,7 +417,7 @@ class ResponsesDecoder:
         status = text_in(response.get("status")) or status
         if status == "failed" or response.get("error"):
             raise _error({"error": response.get("error") or {"message": "the reply failed"}})
-        # The last event repeats all items: this adds those whose own last event is missing.
+        # The last event repeats all items. Items without an end event are added here.
         for index, item in enumerate(objects_in(response.get("output"))):
             events += self._item_done(index, item)
         reason = text_in(object_in(response.get("incomplete_details")).get("reason"))
