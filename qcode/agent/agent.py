@@ -285,7 +285,7 @@ class Agent:
         return FileIndex(context.folder, context.root, context.env, lambda: self.permissions.is_trusted)
 
     def start_notices(self) -> tuple[Notice, ...]:
-        """Return the notices to show before the first prompt: ignored settings, unreadable keys, lost trust."""
+        """Return the notices to show before the first prompt, such as ignored settings or unreadable keys."""
         from qcode.protocol.events import Notice
 
         context = self.context

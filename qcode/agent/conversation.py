@@ -463,7 +463,7 @@ class Conversation:
             self._subagents.settle_by_mode()
 
     async def close(self) -> None:
-        """Release the session file and every connection; nothing may be submitted after this."""
+        """Run the SessionEnd hooks, stop the servers, and release the session file and every connection."""
         if self.hooks is not None:
             await self.hooks.end()
         await self._toolbox.end_servers()

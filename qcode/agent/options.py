@@ -163,6 +163,7 @@ class Options:
 
     @property
     def further_settings(self) -> Path | Mapping[str, object] | None:
+        """The value of `settings`, with a string as a path."""
         return Path(self.settings) if isinstance(self.settings, str) else self.settings
 
     @property

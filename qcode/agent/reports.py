@@ -72,10 +72,12 @@ class ContextReport:
 
     @property
     def used(self) -> int:
+        """The tokens in use, without the reserve."""
         return self.system + self.instructions + self.tools + self.messages + self.tool_output
 
     @property
     def free(self) -> int:
+        """The tokens that neither the prompt nor the reserve uses."""
         return max(0, self.window - self.used - self.reserve)
 
 

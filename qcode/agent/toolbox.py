@@ -441,7 +441,7 @@ class Toolbox:
             await self.servers.close()
 
     def close(self) -> None:
-        """Stop background jobs and remove the temporary files of this session."""
+        """Stop jobs and servers at once, and remove the temporary files of this session."""
         self.jobs.end_all()
         if self.edit_checks is not None:
             self.edit_checks.kill()

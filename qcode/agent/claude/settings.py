@@ -164,6 +164,7 @@ class _OptionFields:
         self.notices = notices
 
     def convert_rules(self) -> None:
+        """Convert the rules and tool names of flags."""
         fields = self.fields
         allowed = convert_rules(fields["allowed_tools"], "allow", "flag")
         denied = convert_rules(fields["disallowed_tools"], "deny", "flag")
@@ -179,6 +180,7 @@ class _OptionFields:
             fields["builtin_tools"] = None if "default" in tools else selected
 
     def convert_sources(self) -> None:
+        """Check the sources of settings. Without `user`, the user's configuration does not apply."""
         sources = self.fields["setting_sources"]
         unknown = next((source for source in sources or () if source not in SOURCES), None)
         if unknown is not None:
@@ -187,6 +189,7 @@ class _OptionFields:
             self.fields["user_config"] = False
 
     def convert_settings(self) -> None:
+        """Replace the value of `--settings` by its content, if it is in Claude Code's format or in a pipe."""
         settings = self.fields["settings"]
         if settings is None or isinstance(settings, Mapping):
             return

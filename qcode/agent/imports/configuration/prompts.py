@@ -246,6 +246,7 @@ class _Agent:
         entry.pop("name", None)
 
     def convert(self, program: str) -> None:
+        """Convert the fields of an agent of `program` to `header`, `limits` and `losses`."""
         entry = self._entry
         tools = entry.pop("tools", None)
         if isinstance(tools, Mapping):
