@@ -69,7 +69,7 @@ class _UnknownGitUse(Exception):  # noqa: N818  # a finding, not a failure
 _DEFAULTS_TO_HEAD = frozenset({"--contains", "--no-contains", "--merged", "--no-merged"})
 """Options that take the next word as their value. As the last word, they use HEAD."""
 
-_CLUSTERS = frozenset(
+_ACCEPT_COMBINED_OPTIONS = frozenset(
     {
         "status", "branch", "tag", "for-each-ref", "show-ref", "shortlog", "grep", "ls-files", "ls-tree", "merge-base",
         "cherry", "count-objects", "check-ignore", "check-attr", "config", "remote", "worktree/list",
@@ -77,7 +77,7 @@ _CLUSTERS = frozenset(
 )  # fmt: skip
 """Commands for which git uses only its parse-options API. Other commands do not accept `-ab` for `-a -b`."""
 
-_SEPARATED = frozenset(
+_ONLY_PATHS_AFTER_DASHES = frozenset(
     {
         "status", "diff", "log", "show", "whatchanged", "rev-list", "shortlog", "diff-tree", "blame", "grep",
         "ls-files", "ls-tree", "check-ignore", "check-attr",
@@ -88,42 +88,44 @@ _SEPARATED = frozenset(
 _MAY_TAKE_BLOBS = frozenset({"show", "diff", "grep"})
 """Commands that print a whole file if an operand is the id of its blob, regardless of pathspecs."""
 
-_INDEX_FORMS = frozenset({"show", "cat-file", "rev-parse"})
+_ACCEPT_INDEX_FILES = frozenset({"show", "cat-file", "rev-parse"})
 """Commands that accept a file in the index, such as `:README`."""
-_PATCHES = frozenset(
+_PATCH_OPTIONS = frozenset(
     {
         "-p", "-u", "--patch", "-U", "--unified", "-W", "--function-context", "--patch-with-raw", "--patch-with-stat",
         "--binary", "--check", "--word-diff", "--color-words", "-c", "--cc", "-m", "--diff-merges",
     }
 )  # fmt: skip
 """Options that make a command print the content of files."""
-_SEARCHES = frozenset({"-S", "-G", "-L"})
+_SEARCH_OPTIONS = frozenset({"-S", "-G", "-L"})
 """Options that reveal whether a file contains a text. Repeated guesses would reveal the whole text."""
 
-_INSTEAD_OF_PATCHES = frozenset(
+_NO_PATCH_OPTIONS = frozenset(
     {
         "-s", "--no-patch", "--raw", "--numstat", "--shortstat", "--summary", "--cumulative", "--name-only",
         "--name-status", "--compact-summary", "--stat", "-X", "--dirstat", "--quiet",
     }
 )  # fmt: skip
 """Options that make a command print no content of files."""
-_BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
+_OPTIONS_BEYOND_PATHS = frozenset({"--follow", "--full-diff", "-L"})
 """Options that make a command show files outside its pathspecs, for example a file under its former name."""
 
-_REVISIONS = frozenset({"--all", "--reflog", "--branches", "--tags", "--remotes", "--glob", "-g", "--walk-reflogs"})
+_REVISION_OPTIONS = frozenset(
+    {"--all", "--reflog", "--branches", "--tags", "--remotes", "--glob", "-g", "--walk-reflogs"}
+)
 """Options that select revisions."""
 
-_LISTING = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
+_LIST_OPTIONS = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
 """Options with which the operands of `git branch` and `git tag` select names and do not create one."""
 _FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "mboxrd", "raw"})
 _DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
 
-_GROUPS = re.compile(r"author|committer|trailer:[\w-]+")
+_SAFE_GROUPS = re.compile(r"author|committer|trailer:[\w-]+")
 """Values of `git shortlog --group`. A format is not among them because it may verify signatures."""
-_RUNS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
+_UNSAFE_PLACEHOLDERS = re.compile(r"%[-+ ]*(?:G|\((?!trailers[:)]|decorate[:)]))")
 """Placeholders that verify signatures (also with a modifier: `%+G?`) or start `git describe`."""
 
-_ATOMS = re.compile(
+_SAFE_REF_FIELDS = re.compile(
     r"\*?(?:refname|objecttype|objectsize|objectname|deltabase|tree|parent|numparent|object|type|tag|author|committer|"
     r"tagger|authorname|authoremail|authordate|committername|committeremail|committerdate|taggername|taggeremail|"
     r"taggerdate|creator|creatordate|subject|body|contents|trailers|upstream|push|symref|flag|HEAD|color|worktreepath|"
@@ -285,9 +287,9 @@ class _GitReader:
 
     def read(self) -> GitUse:
         """Return the data that the command reads and prints."""
-        if self._is_separated and self._name not in _SEPARATED:
+        if self._is_separated and self._name not in _ONLY_PATHS_AFTER_DASHES:
             raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with --")
-        self._check_clusters()
+        self._check_combined_options()
         last = self._before[-1:]
         default = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
         arguments = read_arguments(self._program, self._before + default)
@@ -302,11 +304,11 @@ class _GitReader:
             self._limits.append(_checked_path(word.text))
         return self._use()
 
-    def _check_clusters(self) -> None:
+    def _check_combined_options(self) -> None:
         """Refuse combined options such as `-ab` for commands that do not read them as `-a -b`."""
         for word in self._before:
             text = word.text
-            if re.match(r"-[^-\d].", text) and self._name not in _CLUSTERS:
+            if re.match(r"-[^-\d].", text) and self._name not in _ACCEPT_COMBINED_OPTIONS:
                 option = self._program.options.get(text[:2])
                 if option is None or option.arity == "none":
                     raise _UnknownGitUse(f"qcode cannot check the combined options {text} of {self._program.label}")
@@ -325,9 +327,9 @@ class _GitReader:
                 self._check_revision(value)
             if name in ("--format", "--pretty"):
                 self._check_format(value)
-            if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
+            if name == "--sort" and not _SAFE_REF_FIELDS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
                 raise _UnknownGitUse(f"sorting by {quoted(value)} may do more than read")
-            if name == "--group" and not _GROUPS.fullmatch(value):
+            if name == "--group" and not _SAFE_GROUPS.fullmatch(value):
                 raise _UnknownGitUse(f"{name} {value} of {self._program.label} may do more than read")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
                 raise _UnknownGitUse(f"{name} {value} of {self._program.label} may do more than read")
@@ -340,19 +342,19 @@ class _GitReader:
             return
         if self._name in ("branch", "tag", "for-each-ref"):
             fields = re.findall(r"%\(([^)]*)\)?", value.replace("%%", ""))
-            if "%(" in value and not all(_ATOMS.fullmatch(field) for field in fields):
+            if "%(" in value and not all(_SAFE_REF_FIELDS.fullmatch(field) for field in fields):
                 raise _UnknownGitUse("a field of the format may do more than read")
             return
         if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
             raise _UnknownGitUse(f"the format {quoted(value)} comes from the configuration of git")
-        if _RUNS.search(value):
+        if _UNSAFE_PLACEHOLDERS.search(value):
             raise _UnknownGitUse("the format verifies signatures or runs git")
 
     def _check_form(self) -> None:
         """Refuse forms of a command that do more than read."""
         operands = [word.text for word, _ in self._arguments.operands]
         has_option = self._arguments.has
-        if self._name in ("branch", "tag") and operands and not has_option(*_LISTING):
+        if self._name in ("branch", "tag") and operands and not has_option(*_LIST_OPTIONS):
             if not (self._name == "tag" and has_option("-l")):
                 raise _UnknownGitUse(f"{self._program.label} would create {operands[0]}")
         elif self._name == "config":
@@ -394,7 +396,7 @@ class _GitReader:
 
     def _add_revision(self, text: str) -> None:
         """Record an operand that may be a revision, a range, a file of a revision, or a path."""
-        if self._name in _INDEX_FORMS and _INDEX_FORM.fullmatch(text):
+        if self._name in _ACCEPT_INDEX_FILES and _INDEX_FORM.fullmatch(text):
             text = f"HEAD:{text.rpartition(':')[2]}"
         self._check_revision(text)
         revision, colon, path = _BRACES.sub("", text).partition(":")
@@ -433,7 +435,7 @@ class _GitReader:
         plain_limits = (limit for limit in self._limits if not _WILD.search(limit))
         paths = (*self._paths, *self._ambiguous_operands, *plain_limits)
         is_narrow = content == "narrow"
-        is_limited = not is_narrow and not options & _BEYOND_PATHS and not self._may_be_blob
+        is_limited = not is_narrow and not options & _OPTIONS_BEYOND_PATHS and not self._may_be_blob
         return GitUse(
             self._name,
             self._arguments,
@@ -457,7 +459,7 @@ class _GitReader:
         if not self._shows_patch(options):
             return ("none", "none")
         has_other_operands = bool(self._ambiguous_operands or self._limits)
-        if name == "show" and self._stored_paths and not (has_other_operands or options & _REVISIONS):
+        if name == "show" and self._stored_paths and not (has_other_operands or options & _REVISION_OPTIONS):
             return ("narrow", "narrow")
         if name == "diff" and not options & {"--cached", "--staged", "--merge-base"}:
             return self._by_revision(has_revision=has_revision)
@@ -483,12 +485,12 @@ class _GitReader:
         """Return whether a command of the `log` and `diff` family may print contents."""
         if "-p" not in self._program.options:
             return False
-        if options & (_PATCHES | _SEARCHES) or (self._name == "show" and self._may_be_blob):
+        if options & (_PATCH_OPTIONS | _SEARCH_OPTIONS) or (self._name == "show" and self._may_be_blob):
             return True
         if self._name == "show" and self._stored_paths:
             return True
         is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(options))
-        return is_default and not options & _INSTEAD_OF_PATCHES
+        return is_default and not options & _NO_PATCH_OPTIONS
 
 
 def _checked_path(text: str) -> str:
