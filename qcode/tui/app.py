@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 _MAX_EXIT_WAIT_SECONDS = 3.0
-"""How long leaving waits for an interrupted turn to store its result."""
+"""The maximum time for which `_leave` waits until an interrupted turn has stored its result."""
 
 
 @dataclass(frozen=True, slots=True)

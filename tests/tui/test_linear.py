@@ -423,7 +423,7 @@ def test_leaving_says_how_to_resume_a_stored_session(
     typed = Typed(["/quit"])
     app = linear(agent, typed)
     asyncio.run(app.run())
-    app.say_how_to_resume()
+    app.print_resume_hint()
     assert typed.said[-1] == last
 
 

@@ -45,7 +45,7 @@ from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.linear.view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.aside import AsideTalk
-from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
+from qcode.tui.panels.jobs import JobWatch, commands_of, quit_question
 from qcode.tui.panels.todos import are_all_done, todo_changes, todo_lines, todo_summary, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from qcode.tools.jobs import Job
 
 
-_INSTEAD = {
+_ALTERNATIVES = {
     "compact": "qcode compacts when the context is nearly full.",
     "connect": "`qcode auth login PROVIDER` stores a key; /model NAME then switches to a model.",
     "mcp": "`!qcode mcp list` lists the tool servers.",
@@ -93,7 +93,7 @@ class LinearCommandView:
         self._app.view.add_notice(level, text)
 
     def show_panel(self, title: str, text: str) -> None:
-        self._app.view.say_table(f"{title}:\n{text}")
+        self._app.view.print_table(f"{title}:\n{text}")
 
     def show_mode(self) -> None:
         agent = self._app.agent
@@ -195,22 +195,22 @@ class LinearApp:
                 await self._handle_input(text)
         return 0
 
-    def say_how_to_resume(self) -> None:
+    def print_resume_hint(self) -> None:
         """Print the command that resumes the session, if it is stored."""
         if self.agent.conversation.messages and not self.agent.context.options.no_session:
-            self.view.say(resume_hint(self.agent.conversation.session_id, self.agent.sessions.latest()))
+            self.view.print_text(resume_hint(self.agent.conversation.session_id, self.agent.sessions.latest()))
 
     async def leave(self) -> None:
         """Leave; ask first if that stops background jobs. The end of the input (Ctrl+D) counts as a yes."""
         running = self.jobs.running
         if running:
-            self.view.say(f"{leaving_question(running)} {commands_of(running)}")
+            self.view.print_text(f"{quit_question(running)} {commands_of(running)}")
             answer = await self._terminal.ask("Answer (y/n): ")
             if answer is not None and answer.strip().lower() not in ("y", "yes"):
                 return
         self.is_over = True
 
-    def leaving_note(self) -> str:
+    def quit_hint(self) -> str:
         """Return the hint that is shown after the first Ctrl+C."""
         running = len(self.jobs.running)
         jobs = f" and stop {count_text(running, 'background job')}" if running else ""
@@ -235,7 +235,7 @@ class LinearApp:
                 which = f"number {quoted(argument)}" if argument else "yet"
                 self.view.add_notice("warning", f"No truncated result {which}.")
             else:
-                self.view.say_exactly(text)
+                self.view.print_verbatim(text)
 
         title, meaning = "Show a whole result", "Print all lines of a truncated result, by default the last."
         return Command("output", title, meaning, show, ("output",), "[number]")
@@ -272,7 +272,7 @@ class LinearApp:
     def _show_start(self) -> None:
         # The tips of the welcome are about keys of the app.
         facts = [line for line in self._welcome.lines() if line and not line.startswith("·")]
-        self.view.say_table(
+        self.view.print_table(
             "\n".join([*facts, "Type a message and press Enter. /help lists the commands, /quit leaves."])
         )
         if self.agent.conversation.mode == "bypass" and self.agent.trust.is_trusted:
@@ -310,8 +310,8 @@ class LinearApp:
         if command is None and ":" in name and self.agent.servers is not None:
             await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
         elif command is None and (of_screen := find_command(name.lower(), COMMANDS)) is not None:
-            instead = _INSTEAD.get(of_screen.id, "/help lists the commands.")
-            self.view.add_notice("warning", f"/{name} is not available in the linear mode. {instead}")
+            alternative = _ALTERNATIVES.get(of_screen.id, "/help lists the commands.")
+            self.view.add_notice("warning", f"/{name} is not available in the linear mode. {alternative}")
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
         elif problem := unexpected_argument(name, argument, command):
@@ -366,7 +366,7 @@ class LinearApp:
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
             if text := todo_changes(self.todos, items):
-                self.view.say(f"Todos: {text}")
+                self.view.print_text(f"Todos: {text}")
             self.todos = items
 
     async def _answer(self, approval: TurnApproval) -> None:
@@ -401,11 +401,11 @@ def run_linear_with(agent: Agent, welcome: Welcome) -> int:
     async def talk() -> int:
         terminal = LineTerminal()
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
-        terminal.on_interrupt(app.stop, app.leaving_note)
+        terminal.on_interrupt(app.stop, app.quit_hint)
         with terminal.end_at_signals((signal.SIGTERM, signal.SIGHUP)):
             code = await terminal.run_until_signal(app.run())
             if code == 0:
-                app.say_how_to_resume()
+                app.print_resume_hint()
             return code
 
     return asyncio.run(talk())

@@ -27,8 +27,8 @@ from qcode.tui.panels.choices import (
     choice_line,
     confirmation_form,
     form_of,
+    location_sentence,
     option_of,
-    place_sentence,
     question_line,
     question_with_asker,
     reason_list,
@@ -69,45 +69,45 @@ class LinearQuestions:
             return await self._read_text(form, "")
         self._show_choices(form.options)
         if draft is not None:
-            self._view.say(_EDIT_LINE)
+            self._view.print_text(_EDIT_LINE)
         return await self._decide(form, draft)
 
     def _show(self, approval: TurnApproval, form: Form) -> None:
         view, detail = self._view, ensure_visible(approval.detail)
         is_of_model = isinstance(approval, Question) and not approval.server
-        view.say(f"Question: {question_line(approval) if is_of_model else question_with_asker(approval)}")
+        view.print_text(f"Question: {question_line(approval) if is_of_model else question_with_asker(approval)}")
         match form.format:
             case _ if not detail:
                 pass
             case "edit" if isinstance(approval, ToolApproval):
-                view.say_diff(approval.call.call_id, approval.detail)
+                view.print_diff(approval.call.call_id, approval.detail)
             case "command":
-                view.say_command(detail)
+                view.print_command(detail)
             case "text" | "markdown":
                 # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
                 rows = "\n".join(f"  {line}" for line in detail.split("\n"))
                 if isinstance(approval, PlanApproval):
-                    view.say_plan(approval.call.call_id, rows, approval.detail)
+                    view.print_plan(approval.call.call_id, rows, approval.detail)
                 else:
-                    view.say(rows)
+                    view.print_text(rows)
             case "call":
-                view.say(detail)
+                view.print_text(detail)
         risks = risk_line(detail) if form.format == "command" else ""
         # The list of all reasons repeats the line with the first ones, but not where the command runs.
-        reasons = (reason_list(form.reasons), place_sentence(form)) if form.reasons else (form.why,)
+        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.why,)
         for line in (risks, *reasons):
             if line:
-                view.say(line)
+                view.print_text(line)
 
     def _show_choices(self, options: Sequence[Option]) -> None:
-        self._view.say("\n".join(choice_line(number, option) for number, option in enumerate(options, 1)))
+        self._view.print_text("\n".join(choice_line(number, option) for number, option in enumerate(options, 1)))
 
     async def _decide(self, form: Form, draft: Draft | None) -> Decision:
         while True:
             chosen, rejected = await self._choose(form, draft)
             if isinstance(chosen, Option) and chosen.warning:
                 confirmation = confirmation_form(chosen, form)
-                self._view.say(confirmation.why)
+                self._view.print_text(confirmation.why)
                 self._show_choices(confirmation.options)
                 chosen, _ = await self._choose(confirmation, None)
                 if chosen is BACK:
@@ -140,7 +140,7 @@ class LinearQuestions:
             matches = matching_options(typed, form.options)
             if len(matches) == 1:
                 if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
-                    self._view.say(f"Chosen: {matches[0].label}.")
+                    self._view.print_text(f"Chosen: {matches[0].label}.")
                 return matches[0], rejected
             if takes_text and typed and not matches and not typed.isdigit():
                 return Answer(typed), ""
@@ -151,21 +151,21 @@ class LinearQuestions:
     def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
         """Report that a typed line is not a choice, and name the choices. `keeps_text`: a key sends it as a reason."""
         letters = ", ".join(option.letter for option in options if option.letter)
-        how = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
+        advice = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
         quoted = f'"{cut(ensure_visible(typed), _MAX_QUOTED)}"'
         if matches:
-            self._view.say(f"{quoted} begins {len(matches)} choices. {how}")
+            self._view.print_text(f"{quoted} begins {len(matches)} choices. {advice}")
             return
         reason_letter = next((option.letter for option in options if option.decision is None), "")
         note = f" {reason_letter} sends your text." if reason_letter and keeps_text else ""
-        self._view.say(f"{quoted} is not one of the choices. {how}{note}" if typed else how)
+        self._view.print_text(f"{quoted} is not one of the choices. {advice}{note}" if typed else advice)
 
     async def _read_text(self, form: Form, rejected: str) -> Decision:
         """Read a text and return its decision. An empty line sends `rejected`, a text that was no choice."""
         is_answer = form.text_decision is Answer
         label = "Your answer: " if is_answer else "Why not, or what to do instead? "
         if rejected:
-            self._view.say(f'Enter alone sends "{cut(ensure_visible(rejected), _MAX_QUOTED)}".')
+            self._view.print_text(f'Enter alone sends "{cut(ensure_visible(rejected), _MAX_QUOTED)}".')
         while not self._is_cancelled():
             text = await self._terminal.ask_text(label)
             if text is None:
@@ -173,7 +173,7 @@ class LinearQuestions:
             text = text.strip() or rejected
             if text or not is_answer:
                 return form.text_decision(text) if text else Deny()
-            self._view.say("Type an answer and press Enter. Ctrl+D leaves the question unanswered.")
+            self._view.print_text("Type an answer and press Enter. Ctrl+D leaves the question unanswered.")
         return Deny()
 
     async def _edit_call(self, draft: Draft) -> Revise | None:

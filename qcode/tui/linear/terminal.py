@@ -30,7 +30,7 @@ class LineTerminal:
         self._loop = asyncio.get_running_loop()
         self._pending_bytes = b""
         self._stop: Callable[[], bool] = lambda: False
-        self._leaving_note: Callable[[], str] = lambda: ""
+        self._quit_hint: Callable[[], str] = lambda: ""
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._last_press = float("-inf")
         self._input_ready: asyncio.Future[bool] | None = None  # None while nothing is read; False if Ctrl+C ends it
@@ -82,10 +82,10 @@ class LineTerminal:
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
-    def on_interrupt(self, stop: Callable[[], bool], note: Callable[[], str]) -> None:
-        """Call `stop` on Ctrl+C. If it returns False, print `note()`; a second Ctrl+C within two seconds quits."""
+    def on_interrupt(self, stop: Callable[[], bool], quit_hint: Callable[[], str]) -> None:
+        """Call `stop` on Ctrl+C. If it returns False, print `quit_hint()`; a second Ctrl+C in two seconds quits."""
         self._stop = stop
-        self._leaving_note = note
+        self._quit_hint = quit_hint
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
     @contextlib.contextmanager
@@ -127,7 +127,7 @@ class LineTerminal:
             self._set_exit_code(0)
             return
         self._last_press = now
-        self.write_line(f"\n{self._leaving_note()}")
+        self.write_line(f"\n{self._quit_hint()}")
         if self._input_ready is not None:
             self._show_label()  # the terminal has discarded what was typed
 

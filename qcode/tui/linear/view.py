@@ -24,7 +24,7 @@ from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import ThinkingMode
 from qcode.values import dataclass
 
-Say = Callable[[str], None]
+WriteText = Callable[[str], None]
 """Prints text, which may have several lines, without wrapping it."""
 
 _HEAD_LINES, _TAIL_LINES = 20, 20
@@ -68,9 +68,13 @@ class LinearView:
     """
 
     def __init__(
-        self, say: Say, show_thinking: ThinkingMode, clock: Callable[[], float], columns: Callable[[], int] = lambda: 0
+        self,
+        write: WriteText,
+        show_thinking: ThinkingMode,
+        clock: Callable[[], float],
+        columns: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._say = say
+        self._write = write
         self._show_thinking = show_thinking
         self._clock = clock
         self._columns = columns
@@ -93,31 +97,31 @@ class LinearView:
         columns = self._columns()
         return max(1, columns - len(_OUTPUT_INDENT)) if columns else None
 
-    def say(self, text: str) -> None:
+    def print_text(self, text: str) -> None:
         """Print text, wrapped between words."""
-        self._say(wrap(text, self._columns()))
+        self._write(wrap(text, self._columns()))
 
-    def say_command(self, text: str) -> None:
+    def print_command(self, text: str) -> None:
         """Print a command, wrapped after blanks."""
-        self._say(wrap_command(text, self._columns()))
+        self._write(wrap_command(text, self._columns()))
 
-    def say_exactly(self, text: str) -> None:
+    def print_verbatim(self, text: str) -> None:
         """Print text whose line ends matter: code, output."""
-        self._say(text)
+        self._write(text)
 
-    def say_diff(self, call_id: str, diff: str) -> None:
+    def print_diff(self, call_id: str, diff: str) -> None:
         """Print the diff of a call in a question about it; its result does not repeat it."""
         self._asked_texts[call_id] = diff
-        self.say_exactly(ensure_visible(diff))
+        self.print_verbatim(ensure_visible(diff))
 
-    def say_plan(self, call_id: str, rows: str, plan: str) -> None:
+    def print_plan(self, call_id: str, rows: str, plan: str) -> None:
         """Print `rows`, the plan in a question about it; the result of the call does not repeat the plan."""
         self._asked_texts[call_id] = plan
-        self.say(rows)
+        self.print_text(rows)
 
-    def say_table(self, text: str) -> None:
+    def print_table(self, text: str) -> None:
         """Print text that may have columns."""
-        self._say(wrap_table(text, self._columns()))
+        self._write(wrap_table(text, self._columns()))
 
     def begin_turn_end(self) -> None:
         """Prepare for the end of the turn: the next mark, such as `34 s`, reports it; `end_turn` follows."""
@@ -135,10 +139,10 @@ class LinearView:
     def add_user(self, text: str) -> None:
         self._print_ended_calls()
         self._speaker = ""
-        self.say(f"User: {clean(text)}")
+        self.print_text(f"User: {clean(text)}")
 
     def add_attached(self, lines: Sequence[str]) -> None:
-        self.say("\n".join(f"Attached: {one_line(line)}" for line in lines))
+        self.print_text("\n".join(f"Attached: {one_line(line)}" for line in lines))
 
     def append_text(self, text: str) -> None:
         self._end_thinking()
@@ -154,7 +158,7 @@ class LinearView:
             self.print_open_line()
             self._thinking_since = self._clock()
             self._speaker = "Thinking:"
-            self._say("Thinking:" if self._show_thinking == "expanded" else "Thinking.")
+            self._write("Thinking:" if self._show_thinking == "expanded" else "Thinking.")
         if self._show_thinking == "expanded":
             self._append(text)
 
@@ -172,13 +176,13 @@ class LinearView:
         """Print the unfinished last line of the streamed text, because something else is printed next."""
         line, self._partial_line = self._partial_line, ""
         if line.strip():
-            self._say_blank_lines()
-            self._say(self._wrapped(clean(line)))
+            self._print_blank_lines()
+            self._write(self._wrapped(clean(line)))
         self._fence, self._blank_lines = None, 0
 
     def restart(self, label: str) -> None:
         self.settle()
-        self.say(f"Restarting the reply: {one_line(label)}.")
+        self.print_text(f"Restarting the reply: {one_line(label)}.")
 
     def restore(self, text: str, reasoning: str = "") -> None:
         self.settle()
@@ -189,12 +193,12 @@ class LinearView:
         if self._is_turn_ending:
             self._is_turn_ending = False
             text = f"turn ended: {text}" if text else "turn ended"
-        self.say(f"({one_line(text)})")
+        self.print_text(f"({one_line(text)})")
 
     def add_notice(self, level: Level, text: str) -> None:
         self._print_ended_calls()
         self._speaker = ""
-        self.say(f"{_LEVELS[level]}: {clean(text)}")
+        self.print_text(f"{_LEVELS[level]}: {clean(text)}")
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         # A screen reader may skip the `!` of a shell line.
@@ -245,29 +249,29 @@ class LinearView:
         self._end_thinking()
         self._print_ended_calls()
         self._speaker = ""
-        self._say(text)
+        self._write(text)
 
     def _print_speaker(self, speaker: str) -> None:
         """Print the label of a speaker, unless it is the label above the current text."""
         if self._speaker != speaker:
             self.print_open_line()
             self._speaker = speaker
-            self._say(speaker)
+            self._write(speaker)
 
     def _append(self, text: str) -> None:
         """Print the lines that streamed text completes; keep its last, unfinished line."""
         *complete, self._partial_line = (self._partial_line + text).split("\n")
         for line in complete:
             if line.strip():
-                self._say_blank_lines()
-                self._say(self._wrapped(clean(line)))
+                self._print_blank_lines()
+                self._write(self._wrapped(clean(line)))
             else:
                 self._blank_lines += 1
 
-    def _say_blank_lines(self) -> None:
+    def _print_blank_lines(self) -> None:
         """Print the blank lines before a line of a reply. Blank lines at the end of the reply are not printed."""
         for _ in range(self._blank_lines):
-            self._say("")
+            self._write("")
         self._blank_lines = 0
 
     def _wrapped(self, line: str) -> str:
@@ -282,7 +286,7 @@ class LinearView:
         self.print_open_line()
         self._speaker = ""
         if seconds >= 1:
-            self._say(f"Thought for {duration_text(seconds)}.")
+            self._write(f"Thought for {duration_text(seconds)}.")
 
     def _print_ended_calls(self) -> None:
         """Print the result of each call that has ended, if that is not done yet."""

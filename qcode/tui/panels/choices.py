@@ -223,10 +223,10 @@ def reason_list(reasons: Sequence[str]) -> str:
     return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)]) if reasons else ""
 
 
-def place_sentence(form: Form) -> str:
-    """Return where the command of a form runs, from the end of its `why`; empty for other calls."""
-    place = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
-    return f"{capitalized(place)}." if place else ""
+def location_sentence(form: Form) -> str:
+    """Return the last part of the `why` of a command, as a sentence: `Runs outside.`; empty for other calls."""
+    location = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
+    return f"{capitalized(location)}." if location else ""
 
 
 def risk_line(command: str) -> str:

@@ -188,7 +188,7 @@ def command_of(job: Job) -> str:
     return shown_line(job.command, _COMMAND_CELLS)
 
 
-def leaving_question(running: Sequence[Job]) -> str:
+def quit_question(running: Sequence[Job]) -> str:
     """Return the question that is asked before qcode quits and stops the jobs in `running`."""
     return f"Quit and stop {count_text(len(running), 'background job')}?"
 

@@ -272,8 +272,8 @@ class PickerList(Widget):
             if cells[index]:
                 cell_widths[index] = cell_width
                 free_width -= cell_width + _GAP_CELLS
-        spent = sum(cell_width + _GAP_CELLS for cell_width in cell_widths.values())
-        remaining = total - spent
+        used_cells = sum(cell_width + _GAP_CELLS for cell_width in cell_widths.values())
+        remaining = total - used_cells
         # A label gets its share, and the cells that most details do not need: one long detail must not cut all labels.
         longest_detail = self._text_widths.detail
         label = min(

@@ -135,8 +135,8 @@ class QuestionView(Vertical):
         if is_new_width and letters_above:
             self._show_from(row_of_letter(self._scrolling, letters_above))
         self._paint_mark()
-        used = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
-        return height - used
+        used_rows = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
+        return height - used_rows
 
     def scroll_page(self, to: Page) -> bool:
         """Scroll; return False if there is nothing to scroll."""

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.text.clean import shown_line
-from qcode.tui.panels.jobs import JobWatch, command_of, commands_of, leaving_question, missing_output
+from qcode.tui.panels.jobs import JobWatch, command_of, commands_of, missing_output, quit_question
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -172,4 +172,4 @@ class QuitPicker(Picker):
             PickerRow("quit", "Stop and quit", commands_of(running)),
             PickerRow("stay", "Stay"),
         ]
-        super().__init__(leaving_question(running), rows)
+        super().__init__(quit_question(running), rows)

@@ -457,7 +457,7 @@ class _Output:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
-        self._pieces: list[str] = [] if terminal_style is not None else [RESET]
+        self._chunks: list[str] = [] if terminal_style is not None else [RESET]
         self._terminal_style = terminal_style or PLAIN
         self._row = self._column = -1  # the position of the cursor; -1 if unknown
         self._clear_style: CellStyle | None = None  # the style of the new rows, if they were cleared together
@@ -466,7 +466,7 @@ class _Output:
         """Move rows with the scroll region, by the sequences that every terminal has."""
         top, bottom = scroll.top + 1, scroll.bottom + 1
         move = f"\x1b[{bottom}H" + "\n" * scroll.shift if scroll.shift > 0 else f"\x1b[{top}H" + "\x1bM" * -scroll.shift
-        self._pieces.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
+        self._chunks.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
 
     def clear(self, rows: Mapping[int, _Row]) -> None:
         """Clear `rows` together, in the style of their start, if at least two of them have text on another background.
@@ -487,7 +487,7 @@ class _Output:
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
         self._set_style(over_blank(self._terminal_style, fill))
-        self._pieces.append("\x1b[K")
+        self._chunks.append("\x1b[K")
 
     def write_row(self, y: int, row: _Row, old: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
@@ -528,7 +528,7 @@ class _Output:
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
             self._set_style(over_blank(self._terminal_style, fill))
-            self._pieces.append(" " * gap)
+            self._chunks.append(" " * gap)
             self._column = column
         else:
             self._move(y, column)
@@ -536,7 +536,7 @@ class _Output:
     def end(self) -> tuple[CellStyle, str]:
         """Return the style that is set after the output, which is never a link, and the output."""
         self._set_style(CellStyle(self._terminal_style.sgr))
-        return self._terminal_style, "".join(self._pieces)
+        return self._terminal_style, "".join(self._chunks)
 
     def _move(self, y: int, column: int) -> None:
         """Move the cursor to row `y` and `column`, by the shortest sequence."""
@@ -548,7 +548,7 @@ class _Output:
             move = "\r\n"
         else:
             move = f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
-        self._pieces.append(move)
+        self._chunks.append(move)
         self._row, self._column = y, column
 
     def _write(self, runs: Sequence[Run]) -> None:
@@ -562,18 +562,18 @@ class _Output:
         for index, (text, style, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
                 self._set_style(style)
-                self._pieces.append(text)
+                self._chunks.append(text)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._row = -1  # the column of the cursor is not certain
             else:
                 self._set_style(over_blank(self._terminal_style, style))
                 if not self._can_erase(style) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
-                    self._pieces.append(text)
+                    self._chunks.append(text)
                 elif index == last:
-                    self._pieces.append("\x1b[K" if self._column + cells == self._width else f"\x1b[{cells}X")
+                    self._chunks.append("\x1b[K" if self._column + cells == self._width else f"\x1b[{cells}X")
                     return
                 else:
-                    self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
+                    self._chunks.append(f"\x1b[{cells}X\x1b[{cells}C")
             self._column += cells
 
     def _can_erase(self, style: CellStyle) -> bool:
@@ -582,7 +582,7 @@ class _Output:
     def _set_style(self, style: CellStyle) -> None:
         """Change to the style `style`."""
         if style != self._terminal_style:
-            self._pieces.append(change_style(self._terminal_style, style))
+            self._chunks.append(change_style(self._terminal_style, style))
             self._terminal_style = style
 
 

@@ -27,16 +27,16 @@ from qcode.tui.theme import AUTO, TERMINAL, TERMINAL_LIGHT, choose_theme, first_
 class ThemedApp(TerminalApp, inherit_bindings=False):
     """An app with qcode's themes.
 
-    `theme_wanted` is the theme in the settings, `user_themes` the folder of the user's theme files.
+    `configured_theme` is the theme in the settings, `user_themes` the folder of the user's theme files.
 
     A terminal with 16 colors or none shows only themes that use the colors of the terminal. Any other theme is replaced
     by `terminal`: with the nearest of 16 colors, text would be invisible, and added lines would look like removed ones.
     """
 
-    def __init__(self, theme_wanted: str, user_themes: Path) -> None:
+    def __init__(self, configured_theme: str, user_themes: Path) -> None:
         # Before `super().__init__`, which calls `get_driver_class`.
-        self.theme_wanted = theme_wanted
-        self.follows_background = theme_wanted == AUTO
+        self.configured_theme = configured_theme
+        self.follows_background = configured_theme == AUTO
         """The theme that is used now is `auto`."""
         self._background = ""  # `dark` or `light`, once the terminal has reported it
         self._user_themes = user_themes
@@ -46,7 +46,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """The names of all themes; empty before `add_themes`."""
         self.theme_problems: tuple[str, ...] = ()
         """A sentence for each theme file that cannot be used; empty before `add_themes`."""
-        self._chosen = theme_wanted  # the setting, or the theme that the user chose last
+        self._chosen = configured_theme  # the setting, or the theme that the user chose last
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
@@ -68,10 +68,10 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
         few = self.has_few_colors
-        first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
+        first = first_theme(self.configured_theme, self._user_themes, os.environ, has_few_colors=few)
         if first is None:
             self.add_themes()
-            first = self.available_themes[self._theme_for(self.theme_wanted)]
+            first = self.available_themes[self._theme_for(self.configured_theme)]
         else:
             self.register_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -121,9 +121,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
-        if self.theme_wanted in (*self.theme_names, AUTO):
+        if self.configured_theme in (*self.theme_names, AUTO):
             return self.theme_problems
-        missing = f"Unknown theme {quoted(self.theme_wanted)}; using {self.theme}. /theme lists the themes."
+        missing = f"Unknown theme {quoted(self.configured_theme)}; using {self.theme}. /theme lists the themes."
         return (*self.theme_problems, missing)
 
     def add_themes(self) -> None:

@@ -374,8 +374,8 @@ class Card(Foldable):
     def _can_be_one_row(self, width: int) -> bool:
         """Return whether one row is enough: always, except for a failure whose reason would be cut."""
         # The icon and a blank, a blank before the argument, and two before the status take 5 cells.
-        used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
-        return self._slot() != "card-failed" or used <= width
+        needed_cells = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
+        return self._slot() != "card-failed" or needed_cells <= width
 
     def _only_row(self, width: int) -> Line:
         """Return the whole card in one row. If it is too long, argument and status are cut.

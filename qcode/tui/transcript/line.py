@@ -233,24 +233,24 @@ def break_text(text: str, width: int) -> list[RowRange]:
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
     rows: list[RowRange] = []
-    # The current row begins at `start`, its last word ends at `end`, and it takes `used` cells.
-    start = end = used = 0
+    # The current row begins at `start`, its last word ends at `end`, and it is `used_cells` wide.
+    start = end = used_cells = 0
     pattern = _PLAIN_WORD if text.isascii() else _word_pattern()
     for match in pattern.finditer(text):
         begin, word = match.start(), match.group()
         bare = word.rstrip(" ")
         cells = cell_len(bare)
-        if used and used + cells > width:
+        if used_cells and used_cells + cells > width:
             rows.append((start, end, begin))
-            start, used = begin, 0
+            start, used_cells = begin, 0
         if cells > width:
             for cut in _cut_indexes(bare, width):
                 rows.append((start, begin + cut, begin + cut))
                 start = begin + cut
-            used = cell_len(text[start : begin + len(bare)])
+            used_cells = cell_len(text[start : begin + len(bare)])
         else:
-            used += cells
-        used += len(word) - len(bare)
+            used_cells += cells
+        used_cells += len(word) - len(bare)
         end = begin + len(bare)
     rows.append((start, max(start, end), len(text)))
     return rows
@@ -303,13 +303,13 @@ def _cut_indexes(text: str, width: int) -> list[int]:
     if text.isascii():
         return list(range(max(1, width), len(text), max(1, width)))
     cuts: list[int] = []
-    position = used = 0
+    position = used_cells = 0
     for cluster in clusters(text):
         cells = cell_len(cluster)
-        if used and used + cells > width:
+        if used_cells and used_cells + cells > width:
             cuts.append(position)
-            used = 0
-        used += cells
+            used_cells = 0
+        used_cells += cells
         position += len(cluster)
     return cuts
 
@@ -375,10 +375,10 @@ def crop(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    end, used = 0, 1
+    end, used_cells = 0, 1
     for cluster in clusters(text):
-        used += cell_len(cluster)
-        if used > width:
+        used_cells += cell_len(cluster)
+        if used_cells > width:
             break
         end += len(cluster)
     return text[:end].removesuffix("…") + "…"

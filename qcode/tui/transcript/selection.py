@@ -331,9 +331,9 @@ def character_at(line: Line, cell: int) -> int:
     text = line.text
     if text.isascii():
         return max(0, min(cell, len(text)))
-    used = 0
+    used_cells = 0
     for index, character in enumerate(text):
-        used += cell_len(character)
-        if cell < used:
+        used_cells += cell_len(character)
+        if cell < used_cells:
             return index
     return len(text)
