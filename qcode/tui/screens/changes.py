@@ -227,14 +227,14 @@ def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
     return PickerRow(row_id, label, f"+{hunk.added} -{hunk.removed}", group=group)
 
 
-_MAX_CHARS = 400_000
+MAX_CHARS = 400_000
 """The maximum length of the diffs that are shown at once."""
 
 
 def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
-    remaining_chars = _MAX_CHARS
+    remaining_chars = MAX_CHARS
     for change in changes:
         lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
@@ -244,19 +244,19 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
             remaining_chars -= len(change.diff)
         if remaining_chars <= 0:
             break
-    lines += _cut_rows(sum(len(change.diff) for change in changes) - _MAX_CHARS, width)
+    lines += _cut_rows(sum(len(change.diff) for change in changes) - MAX_CHARS, width)
     return lines or wrap([("Nothing was changed.", style_of())], width)
 
 
 def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
-    """Return the rows of one diff, truncated after `_MAX_CHARS` characters, or of the note if there is no diff."""
+    """Return the rows of one diff, truncated after `MAX_CHARS` characters, or of the note if there is no diff."""
     if not diff:
         return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
-    return [*render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width), *_cut_rows(len(diff) - _MAX_CHARS, width)]
+    return [*render_diff(parse_diff(visible_rows(diff[:MAX_CHARS])), width), *_cut_rows(len(diff) - MAX_CHARS, width)]
 
 
 def _cut_rows(left_out: int, width: int) -> list[Line]:
-    """Return the note for diffs that have more than `_MAX_CHARS` characters."""
+    """Return the note for diffs that have more than `MAX_CHARS` characters."""
     if left_out <= 0:
         return []
     return wrap([(more_chars(left_out, "; use git diff"), style_of("notice-warning"))], width)

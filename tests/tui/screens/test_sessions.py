@@ -370,7 +370,7 @@ def test_long_diff_ends_with_the_number_of_its_other_characters(
     is_whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diff = "--- a\n+++ b\n@@ -0,0 +1,100 @@\n" + "+line\n" * 100
-    monkeypatch.setattr(changes_screen, "_MAX_CHARS", len(diff) if is_whole else 300)
+    monkeypatch.setattr(changes_screen, "MAX_CHARS", len(diff) if is_whole else 300)
     rows = {
         "one": diff_rows(diff, 80),
         "all": changes_lines([SessionFileDiff("a", diff), SessionFileDiff("b", "")], 80),
