@@ -60,6 +60,8 @@ def write_stderr(text: str) -> None:
     """Write `text` to stderr after `qcode: `, without control sequences; see `uncapitalized` for its first letter."""
     from qcode.text.sentences import uncapitalized  # most starts report nothing
 
+    # A byte of an argument that is not UTF-8, which `clean` would remove, is shown as U+FFFD.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     try:
         sys.stderr.flush()
         os.write(2, f"qcode: {uncapitalized(clean(text))}\n".encode("utf-8", "replace"))

@@ -169,6 +169,12 @@ def test_file_that_cannot_be_attached_is_named(name: str, cli: CliRunner) -> Non
     assert name in one_line(done)
 
 
+def test_byte_of_a_file_name_that_is_not_utf8_is_marked(cli: CliRunner) -> None:
+    done = cli.run("-p", "hi", "-m", "demo/demo", "-f", "a\udcff")
+    assert done.code == 42
+    assert one_line(done) == "qcode: a\ufffd does not exist"
+
+
 def test_missing_folder_is_named(cli: CliRunner) -> None:
     done = cli.run("-p", "hi", "-m", "demo/demo", "-C", "nowhere")
     assert done.code == 42
