@@ -7,7 +7,7 @@ the rows; keys and decisions belong to `approval`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from textual import events
@@ -120,6 +120,9 @@ class QuestionView(Vertical):
         kept_rows = 1 if is_low else _KEPT_ROWS
         rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
         body = self._body()
+        if text.is_prose and body and not rows.notes and len(body) < rows.scroll_rows:
+            # A blank row between the text and the choices, which a draft replaces.
+            rows = self._rows = replace(rows, notes=[Line()], scroll_rows=rows.scroll_rows - 1)
         view_rows = self._view_rows
         is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before)
         self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body

@@ -45,6 +45,19 @@ def screen(app: TrustApp) -> str:
     return "\n".join(strip.text.rstrip() for strip in rows)
 
 
+def test_choices_are_separated_from_the_files() -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        rows = [row.removeprefix("▌").strip() for row in screen(app).split("\n")]
+        first = next(index for index, row in enumerate(rows) if row.startswith("1 Yes"))
+        assert rows[first - 1] == ""
+        assert rows[first - 2] != ""
+        await pilot.press("x")
+        await pilot.pause()
+        assert "Typing your next message: x" in screen(app).split("\n")[first - 1]
+
+    drive(test)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
 @pytest.mark.parametrize(
