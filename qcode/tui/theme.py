@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,44 @@ def _muted_style(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
     if has_terminal_colors:
         return "dim"
     return Color.parse(colors["background"]).blend(Color.parse(colors["foreground"]), 0.65).hex
+
+
+_GRAYS = (0, *range(8, 239, 10))
+"""The grays of 256 colors: black, and the ramp from 8 to 238."""
+_FIRST_CUBE_STEP = 95
+"""The darkest step of the color cube above black. A color below it becomes black, navy or another unrelated color."""
+
+
+def with_grays(theme: Theme) -> Theme:
+    """Return a theme for 256 colors, with the nearest grays for dark backgrounds; different ones stay different.
+
+    A theme without one of the three backgrounds stays as it is.
+    """
+    if not (theme.background and theme.surface and theme.panel):
+        return theme
+    background, surface, panel = map(Color.parse, (theme.background, theme.surface, theme.panel))
+    background_gray, surface_gray, panel_gray = map(_gray_index, (background, surface, panel))
+    if surface_gray == background_gray and surface != background:
+        is_darker = surface.brightness < background.brightness and background_gray > 1
+        surface_gray += -1 if is_darker else 1
+    if panel_gray in (background_gray, surface_gray) and panel not in (background, surface):
+        panel_gray = max(background_gray, surface_gray) + 1
+    return replace(
+        theme,
+        background=_gray(background, background_gray),
+        surface=_gray(surface, surface_gray),
+        panel=_gray(panel, panel_gray),
+    )
+
+
+def _gray_index(color: Color) -> int:
+    return min(range(len(_GRAYS)), key=lambda index: abs(_GRAYS[index] - color.brightness * 255))
+
+
+def _gray(color: Color, index: int) -> str:
+    """Return the gray if `color` is darker than the cube; otherwise the color."""
+    level = _GRAYS[min(index, len(_GRAYS) - 1)]
+    return color.hex if max(color.rgb) >= _FIRST_CUBE_STEP else Color(level, level, level).hex
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -12,7 +12,17 @@ from rich.console import COLOR_SYSTEMS
 from rich.style import Style
 from textual.color import Color
 
-from qcode.tui.theme import AUTO, COLORS, ThemeError, choose_theme, load_themes, parse_theme, read_theme, theme_folders
+from qcode.tui.theme import (
+    AUTO,
+    COLORS,
+    ThemeError,
+    choose_theme,
+    load_themes,
+    parse_theme,
+    read_theme,
+    theme_folders,
+    with_grays,
+)
 from qcode.tui.transcript.line import style_of
 from qcode.tui.transcript.palette import MIN_CONTRAST, Palette, contrast, readable, shown_color
 from tests.tui.harness import Running, drive
@@ -186,6 +196,30 @@ def test_prompt_is_on_gray_in_256_colors(name: str) -> None:
 
     drive(test, theme=name)
     assert [(band.r, band.g, band.b) for band in bands] == [(0x30, 0x30, 0x30)]
+
+
+@pytest.mark.parametrize("name", ["dark", "catppuccin-mocha", "gruvbox-dark", "tokyo-night"])
+def test_dark_backgrounds_are_different_grays_in_256_colors(name: str) -> None:
+    theme = with_grays(load_themes()[0][name])
+    backgrounds = [
+        shown_color(Color.parse(color or "").rich_color, COLOR_SYSTEMS["256"])
+        for color in (theme.background, theme.surface, theme.panel)
+    ]
+    assert len(set(backgrounds)) == 3
+    for color in backgrounds:
+        assert color.r == color.g == color.b > 0
+
+
+def test_app_uses_gray_backgrounds_only_in_256_colors() -> None:
+    async def test(run: Running) -> None:
+        app, theme = run.app, load_themes()[0]["tokyo-night"]
+        app.add_theme(theme)
+        assert app.available_themes["tokyo-night"].surface == theme.surface
+        app.console._color_system = COLOR_SYSTEMS["256"]
+        app.add_theme(theme)
+        assert app.available_themes["tokyo-night"].surface == "#121212"
+
+    drive(test)
 
 
 # Blue, the darkest of the 16 colors, has a contrast of 2.2 with black in xterm; bright blue has 4.5 with both.

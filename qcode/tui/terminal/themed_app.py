@@ -10,6 +10,7 @@ from textual import on
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
+from textual.theme import Theme
 
 from qcode.text.clean import quoted
 from qcode.tui.terminal.cell_style import NoColors
@@ -21,7 +22,16 @@ from qcode.tui.terminal.input import (
     query_background,
 )
 from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
-from qcode.tui.theme import AUTO, TERMINAL, TERMINAL_LIGHT, choose_theme, first_theme, load_themes, theme_note
+from qcode.tui.theme import (
+    AUTO,
+    TERMINAL,
+    TERMINAL_LIGHT,
+    choose_theme,
+    first_theme,
+    load_themes,
+    theme_note,
+    with_grays,
+)
 
 
 class ThemedApp(TerminalApp, inherit_bindings=False):
@@ -73,13 +83,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
             self.add_themes()
             first = self.available_themes[self._theme_for(self.configured_theme)]
         else:
-            self.register_theme(first)
+            self.add_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
         self.set_reactive(App.theme, first.name)
         self.set_class(first.dark, "-dark-mode", update=False)
         self.set_class(not first.dark, "-light-mode", update=False)
         refresh_ansi_colors(self)
         self.stylesheet.set_variables(self.get_css_variables())
+
+    def add_theme(self, theme: Theme) -> None:
+        """Register a theme, with grays for its dark backgrounds if the terminal has 256 colors."""
+        has_256_colors = self.console.color_system == "256"
+        self.register_theme(with_grays(theme) if has_256_colors and not theme.ansi else theme)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return (_NO_COLORS,) if self.no_color else super().get_line_filters()
@@ -132,7 +147,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
             return
         themes, self.theme_problems = load_themes(self._user_themes)
         for theme in themes.values():
-            self.register_theme(theme)
+            self.add_theme(theme)
         self.theme_names = tuple(themes)
 
 
