@@ -12,6 +12,11 @@ def main() -> int:
     _open_missing_streams()
     if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-h", "--help"):
         return _answer(sys.argv[1])
+    if any("json" in word for word in sys.argv):
+        # A run with JSON output writes a result after a signal, too. `cli` unblocks the signals once it can do that.
+        import signal
+
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     # Modules that load now stay until exit, so collecting garbage among them would be wasted time.
     gc.disable()
     try:

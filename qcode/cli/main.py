@@ -90,6 +90,8 @@ def _dispatch(arguments: list[str]) -> int:
 
             write_stdout(result_without_turn(error.info, None, requested_format(arguments)))
         raise
+    if not is_pipe_mode:
+        unblock_signals()  # the entry point may have blocked them
     if subcommand is not None:
         return _run_subcommand(*subcommand)
     if options.completion is not None:

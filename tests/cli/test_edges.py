@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +92,36 @@ def test_error_before_the_run_is_one_result(
     assert result["stop_reason"] is None
     assert result["error"]["message"] in err
     assert len(err.splitlines()) == 1
+
+
+_SIGNAL_AT_IMPORT = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "qcode.cli.main":
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = {arguments}
+from qcode.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_while_the_program_loads_still_gives_a_result(number: int, code: int, tmp_path: Path) -> None:
+    arguments = ["-p", "hi", "-m", "demo/demo", "-o", "json", "--no-session"]
+    script = _SIGNAL_AT_IMPORT.format(number=int(number), arguments=arguments)
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (ran.returncode, json.loads(ran.stdout)["subtype"]) == (code, "error_cancelled")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
