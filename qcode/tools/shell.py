@@ -437,7 +437,8 @@ def started_outcome(job: Job) -> ToolOutcome:
 
 IN_BACKGROUND = "running in the background"
 _JOB_NUMBER = lazy_pattern(rf"{IN_BACKGROUND} \(job (\d+)\)")
-_NOTE_ON_MOVE = lazy_pattern(r"\n?\[the user moved it to the background as job \d[^\n]*\]\Z")
+_NOTE_ON_MOVE = "[the user moved it to the background as job "
+"""The start of the note to the model, which is the last line of the result."""
 _NOTHING_YET = "[no output so far]"
 
 
@@ -457,15 +458,14 @@ def background_result(job: Job, text: str, shown: str) -> ToolOutcome:
     `shown` is that output as the user sees it.
     """
     hint = f" All of it is kept in {job.path}." if job.path is not None else ""
-    note = (
-        f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
-        f"(read, {job.number}).{hint}]"
-    )
+    note = f"{_NOTE_ON_MOVE}{job.number}. This is its output so far; read more with jobs (read, {job.number}).{hint}]"
     body = text.removesuffix("\n") if text.strip() else _NOTHING_YET
     return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=shown)
 
 
 def without_note_on_move(content: str) -> str:
     """Return the output in the content of a `background_result`, without the note to the model."""
-    output = _NOTE_ON_MOVE.sub("", content)
+    output, start, note = content.rpartition(_NOTE_ON_MOVE)
+    has_note = start and note[:1].isdecimal() and note.endswith("]") and "\n" not in note
+    output = output.removesuffix("\n") if has_note else content
     return "" if output == _NOTHING_YET else output
