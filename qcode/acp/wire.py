@@ -21,8 +21,6 @@ from qcode.values import dataclass
 
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, REQUEST_CANCELLED = -32000, -32002, -32800
-MAX_MESSAGE_BYTES = 1024 * 1024
-"""The maximum length of a message, because some clients read lines of limited length."""
 MAX_BACKLOG_BYTES = 256 * 1024
 """The maximum number of unread bytes; with more, a turn waits until the client has read them."""
 
