@@ -574,8 +574,9 @@ class AppView:
     async def _edit_answer(self, approval_id: str) -> None:
         approval = self._widgets.approval
         edited = await self._external.edited_text(approval.answer_text, "answer.md", "the answer is unchanged")
-        if edited is not None and approval.request is not None and approval.request.id == approval_id:
-            approval.write(edited.rstrip("\n"), replaces=True)
+        is_open = approval.request is not None and approval.request.id == approval_id
+        if is_open and (edited is not None or not approval.answer_text):
+            approval.write((edited or "").rstrip("\n"), replaces=True)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))

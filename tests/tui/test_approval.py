@@ -587,6 +587,24 @@ def test_ctrl_g_edits_only_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     drive(test, conversation)
 
 
+def test_editor_that_writes_nothing_returns_to_the_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _editor(tmp_path, monkeypatch, "true")
+    conversation = ScriptedConversation(_asking(PLAN))
+
+    async def test(run: Running) -> None:
+        _allow_suspend(run, monkeypatch)
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("ctrl+g")
+        await run.until(lambda: not _workers(run) and not run.app.widgets.approval.is_writing_text)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", AcceptPlan())]
+
+    drive(test, conversation)
+
+
 def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 

@@ -224,11 +224,16 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._answer.whole_text
 
     def write(self, text: str, *, replaces: bool = False) -> None:
-        """Add `text` to the text field if that is open, or replace its text; otherwise add it to the draft."""
+        """Add `text` to the text field if that is open, or replace its text; otherwise add it to the draft.
+
+        Replaced by an empty text, the field closes.
+        """
         if not self.is_writing_text:
             self._draft_paste(text)
         elif replaces:
             self._answer.replace_in_one_step(text, (0, 0), self._answer.document.end)
+            if not text.strip():
+                self.go_back()
         else:
             self._answer.insert(text)
 
