@@ -45,7 +45,7 @@ files are recorded.
 
 @dataclass(frozen=True, slots=True)
 class CommandScope:
-    """The context of the call whose edits cause commands of `[after_edit]` to run."""
+    """The context of one call that edits files; the commands of `[after_edit]` run in it after the edits."""
 
     policy: Policy
     workspace: Workspace
@@ -108,7 +108,8 @@ class EditCommands:
                 self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{hint}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
-        outcome = await scope.run_command(line, level, LIMITS_S[step], step == "test")
+        records_changes = step == "test"
+        outcome = await scope.run_command(line, level, LIMITS_S[step], records_changes)
         return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
@@ -119,6 +120,7 @@ class EditCommands:
     def _command(self, step: EditStep, path: str) -> CommandConfig | None:
         commands: tuple[CommandConfig, ...] = getattr(self._settings.after_edit, step)
         name = self._relative_name(path)
+        # The tests run once for all edited files, so there is no path to match.
         return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
     def _command_line(self, command: CommandConfig, path: str) -> str:

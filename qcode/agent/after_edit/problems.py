@@ -1,6 +1,7 @@
 """Problems of a file: parsing of diagnostics, comparison before and after an edit, and display. Pure.
 
-Text of servers and checkers is not trusted, so this module cleans and shortens it.
+Diagnostics are values of the Language Server Protocol (LSP). Text of language servers and checkers is not trusted, so
+this module cleans and shortens it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_DIAGNOSTICS = 2_000
 """The number of diagnostics read from one report; a server that sends more has misunderstood the file."""
 
 _SEVERITIES: Mapping[int, Severity] = {1: "error", 2: "warning"}
-"""`DiagnosticSeverity` of the protocol. Hints and information are not problems."""
+"""`DiagnosticSeverity` of LSP. Hints and information are not problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def clean_problem(severity: Severity, line: int, column: int, message: str, sour
 
 
 def parse_diagnostics(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
-    """Return the problems in a list of diagnostics of the protocol about `text`; malformed entries are skipped."""
+    """Return the problems in a list of LSP diagnostics about `text`; malformed entries are skipped."""
     lines = text.split("\n")
     items = diagnostics[:MAX_DIAGNOSTICS] if isinstance(diagnostics, list) else []
     read = (_parse_diagnostic(entry, lines, server) for entry in items if isinstance(entry, dict))
@@ -60,7 +61,7 @@ def parse_diagnostics(diagnostics: object, text: str, server: str) -> tuple[Prob
 
 
 def _parse_diagnostic(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
-    # A diagnostic without a severity counts as an error; the protocol leaves this to the client.
+    # A diagnostic without a severity counts as an error; LSP leaves this to the client.
     severity = _SEVERITIES.get(entry.get("severity", 1))
     extent = entry.get("range")
     start = extent.get("start") if isinstance(extent, dict) else None
@@ -89,8 +90,9 @@ def new_problems(
 ) -> tuple[Problem, ...]:
     """Return the problems of `after` that `before` did not have, errors first, then by line.
 
-    Outside the edited lines, a problem is old if `before` has the same problem on the line, as numbered after the edit.
-    Lines inside the edit cannot be compared, so each other problem of `before` cancels one problem with the same text.
+    A problem is old if `before` has the same problem on the same line. Lines below the edit are renumbered for this:
+    after an edit that added 2 lines, a problem on line 9 is expected on line 11. Each problem of `before` that is not
+    found on its line, or is on an edited line, still makes one problem with the same text old.
     """
     line_map = _LineMap((old_text or "").split("\n"), new_text.split("\n"))
     old_by_line: Counter[tuple[int, tuple[str, str, str]]] = Counter()
@@ -123,7 +125,10 @@ def _sort_key(problem: Problem) -> tuple[bool, int, int, str]:
 
 
 class _LineMap:
-    """A map of line numbers before an edit to line numbers after it, from the equal lines at both ends of the file."""
+    """Maps line numbers before an edit to those after it. The edit is between the equal lines at both ends of the file.
+
+    Example: if line 3 of 5 was replaced by 2 lines, lines 1 and 2 stay, 4 and 5 become 5 and 6, and 3 has no number.
+    """
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         shorter = min(len(old), len(new))
