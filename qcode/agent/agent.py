@@ -304,7 +304,7 @@ class Agent:
 
         context = self.context
         commands = load_custom_commands(
-            context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
+            context.user_folder, context.root, reads_project=context.reads_project, used_names=used_names
         )
         return commands if self.skills is None else self.skills.without_hidden(commands)
 

@@ -138,7 +138,7 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
-    commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    commands = load_custom_commands(context.user_folder, context.root, reads_project=context.reads_project)
     if may_have_skills(context):
         from qcode.agent.skills.library import SkillLibrary
 

@@ -261,7 +261,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
         return None
     from qcode.config.definitions import load_custom_commands
 
-    commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    commands = load_custom_commands(context.user_folder, context.root, reads_project=context.reads_project)
     for problem in commands.problems:
         write_stderr(problem)
     return commands.match_command(typed)

@@ -2,7 +2,7 @@
 
 `commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the sub-agent `reviewer`. A project's
 `.mcp.json` and the files of `--mcp-config` define servers: in JSON as other programs use it, with unknown keys ignored,
-or in TOML. Files of a project are read only if its folder is trusted. No such file grants a permission, and
+or in TOML. Files of a project are read only if its folder is trusted. None of these files grants a permission, and
 nothing is run here.
 """
 
@@ -46,7 +46,7 @@ _MAX_DEPTH = 4
 _MAX_HINT_CHARS = 40
 
 _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
-"""Returns the error for the key at a path with a message; the error names the file and the line."""
+"""Takes the path of a key and a message; returns an error with the message that names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ class CustomCommands:
 
 
 def load_custom_commands(
-    config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, reads_project: bool, used_names: Sequence[str] = ()
 ) -> CustomCommands:
-    """Load the commands of the user, unless `config_dir` is None, and those of the project if its folder is trusted.
+    """Load the commands of the user, unless `config_dir` is None, and those of the project if `reads_project`.
 
     If names collide, the user's command takes precedence over the project's. A name in `used_names` (a command of the
     app) takes precedence over both. Each command that is ignored is reported as a problem.
@@ -115,7 +115,7 @@ def load_custom_commands(
     problems: list[str] = []
     folders = [] if config_dir is None else [(config_dir / COMMANDS_FOLDER, False)]
     project = project_root / PROJECT_FOLDER / COMMANDS_FOLDER
-    if is_trusted and not (folders and is_same_folder(project, folders[0][0])):
+    if reads_project and not (folders and is_same_folder(project, folders[0][0])):
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
@@ -286,9 +286,9 @@ class CustomAgents:
 
 
 def load_custom_agents(
-    config_dir: Path | None, project_root: Path, *, is_trusted: bool, used_names: Sequence[str] = ()
+    config_dir: Path | None, project_root: Path, *, reads_project: bool, used_names: Sequence[str] = ()
 ) -> CustomAgents:
-    """Load the agents of the user, unless `config_dir` is None, and those of the project if its folder is trusted.
+    """Load the agents of the user, unless `config_dir` is None, and those of the project if `reads_project`.
 
     A file whose name is already used, or in `used_names`, is ignored and reported as a problem.
     """
@@ -296,7 +296,7 @@ def load_custom_agents(
     problems: list[str] = []
     folders: list[tuple[Path, Path | None]] = [] if config_dir is None else [(config_dir / AGENTS_FOLDER, None)]
     project = project_root / PROJECT_FOLDER / AGENTS_FOLDER
-    if is_trusted and not (folders and is_same_folder(project, folders[0][0])):
+    if reads_project and not (folders and is_same_folder(project, folders[0][0])):
         folders.append((project, project_root))
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):
@@ -364,7 +364,7 @@ def read_mcp_file(
     value, which may be a secret.
     """
     if file.suffix == ".toml" and not is_project:
-        layer = file_layer(file, "extra")
+        layer = file_layer(file, "extra")  # the user named the file, so it must exist
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
@@ -409,7 +409,7 @@ def _json_server(file: Path, text: str, is_project: bool, name: str, entry: obje
         raise fail(f"invalid server name {_shortened_name(name)}: {SERVER_NAME_RULE}")
     if not isinstance(entry, dict):
         raise fail(f"the server {name} must be an object, not {toml_type_name(entry)}")
-    layer.tables["mcp_servers", name] = origin
+    layer.tables["mcp_servers", name] = origin  # `layer_servers` finds the servers by their tables
     for path, value in _server_values(fail, name, entry):
         layer.values[path] = Value(value, origin)
     return replace(layer_servers(layer)[name], file=str(file))

@@ -18,8 +18,11 @@ CLAUDE_SETTINGS = (f"{CLAUDE_FOLDER}/settings.json", f"{CLAUDE_FOLDER}/settings.
 
 AGENTS_FOLDER = "agents"
 COMMANDS_FOLDER = "commands"
-SKILL_FOLDERS = (".qcode/skills", ".agents/skills", ".claude/skills")
-"""The folders of a project's skills, in their order."""
+QCODE_SKILL_FOLDER = f"{PROJECT_FOLDER}/skills"
+OTHER_SKILL_FOLDERS = (".agents/skills", ".claude/skills")
+"""The folders of skills that other programs read, in a project or in the home."""
+SKILL_FOLDERS = (QCODE_SKILL_FOLDER, *OTHER_SKILL_FOLDERS)
+"""The folders of a project's skills, qcode's first."""
 MCP_FILE = ".mcp.json"
 
 

@@ -20,7 +20,7 @@ def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted
         folder.mkdir(parents=True)
         for name, text in files.items():
             (folder / f"{name}.toml").write_text(text)
-    return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, used_names=(EXPLORE,))
+    return load_custom_agents(base / "config", base / "work", reads_project=is_trusted, used_names=(EXPLORE,))
 
 
 def test_agent_file_defines_a_kind_of_sub_agent(tmp_path: Path) -> None:

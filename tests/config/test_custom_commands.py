@@ -21,7 +21,7 @@ class CommandFolders:
         return path
 
     def load(self, *, is_trusted: bool = True, used_names: tuple[str, ...] = ()) -> CustomCommands:
-        return load_custom_commands(self.own, self.project, is_trusted=is_trusted, used_names=used_names)
+        return load_custom_commands(self.own, self.project, reads_project=is_trusted, used_names=used_names)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md", "QWEN.md")
-OWN_NAME = "AGENTS.md"
+DEFAULT_NAME = "AGENTS.md"
 """The name of the user's file, and of new instruction files."""
 
 LOCAL_NAME = "CLAUDE.local.md"
@@ -129,7 +129,7 @@ class InstructionLoader:
 
     def load_user_file(self, config_dir: Path, home: Path | None) -> None:
         """Load the user's files, following links anywhere; they may import files of their folder."""
-        path, why = config_dir / OWN_NAME, ""
+        path, why = config_dir / DEFAULT_NAME, ""
         if home is not None and not os.path.lexists(path):
             path, why = home / ".claude/CLAUDE.md", f"there is no {path}"
         if os.path.lexists(path):

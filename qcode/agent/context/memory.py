@@ -12,9 +12,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-from qcode.agent.context.instructions import NAMES, OWN_NAME, InstructionFile, Instructions, load_instructions
+from qcode.agent.context.instructions import DEFAULT_NAME, NAMES, InstructionFile, Instructions, load_instructions
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, custom_kind
-from qcode.config.paths import AGENTS_FOLDER, CLAUDE_FOLDER, COMMANDS_FOLDER, SKILL_FOLDERS, may_exist
+from qcode.config.paths import (
+    AGENTS_FOLDER,
+    CLAUDE_FOLDER,
+    COMMANDS_FOLDER,
+    OTHER_SKILL_FOLDERS,
+    SKILL_FOLDERS,
+    may_exist,
+)
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
@@ -109,12 +116,13 @@ class InstructionFiles:
         project = [file for file in read if file.owner == "project"]
         user_files = [file for file in read if file.owner == "yours"]
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
-            new = self._folder / OWN_NAME
+            new = self._folder / DEFAULT_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", None))
-        if self._config_dir is not None and not os.path.lexists(self._config_dir / OWN_NAME):
-            new = self._config_dir / OWN_NAME
+        if self._config_dir is not None and not os.path.lexists(self._config_dir / DEFAULT_NAME):
+            new = self._config_dir / DEFAULT_NAME
             user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", None))
+        # The prompt starts with the file of the root. Here the file nearest to the folder is first.
         return (*reversed(project), *user_files)
 
     def append(self, path: str, text: str) -> str:
@@ -145,7 +153,8 @@ class InstructionFiles:
     def _listed_file(self, file: InstructionFile) -> ListedFile:
         """Return a loaded file with its owner and its path for display."""
         config_dir = self._config_dir
-        folders = [] if config_dir is None else [(config_dir / OWN_NAME).resolve().parent]
+        # The user's file may be a link, and files that it imports are then in the folder of the link's target.
+        folders = [] if config_dir is None else [(config_dir / DEFAULT_NAME).resolve().parent]
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         owner: Literal["yours", "project"] = "yours" if is_own else "project"
@@ -167,11 +176,11 @@ def _append(path: Path, line: str) -> None:
         data = file.read() or b""
         if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
             raise ValueError(f"{path} is not UTF-8 text; /memory opens it in your editor")
-        end = b"\r\n" if b"\r\n" in data else b"\n"
-        line_end = b"" if not data or data.endswith(b"\n") else end
+        newline = b"\r\n" if b"\r\n" in data else b"\n"
+        missing_newline = b"" if not data or data.endswith(b"\n") else newline
         last = data.rstrip().rpartition(b"\n")[2].lstrip()
-        blank_line = b"" if not last or last.startswith((b"- ", b"* ")) else end
-        file.write(line_end + blank_line + b"- " + line.encode("utf-8", "replace") + end)
+        blank_line = b"" if not last or last.startswith((b"- ", b"* ")) else newline
+        file.write(missing_newline + blank_line + b"- " + line.encode("utf-8", "replace") + newline)
 
 
 _INIT_NEW = "Explore this folder and write an AGENTS.md for it."
@@ -211,7 +220,7 @@ def init_prompt(existing: str, request: str = "") -> str:
 
 
 def owner_label(file: ListedFile) -> str:
-    """Return whose instructions a file has, in a few words."""
+    """Return a label for the owner of an instruction file: `yours, everywhere` or `this project's`."""
     return "yours, everywhere" if file.owner == "yours" else "this project's"
 
 
@@ -248,7 +257,10 @@ def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[
 
 
 def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds of sub-agents of this run, and a line for each file that cannot be used."""
+    """Return the kinds of sub-agents of this run, and a line for each file that cannot be used.
+
+    A kind that the calling program defines (`program_agents`) replaces the kind of the same name.
+    """
     if not context.settings.tools.agents:
         return (), ()
     kinds, problems = _kinds_of_files(context)
@@ -266,7 +278,7 @@ def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tupl
 
     used_names = tuple(kind.name for kind in KINDS)
     custom = load_custom_agents(
-        context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
+        context.user_folder, context.root, reads_project=context.reads_project, used_names=used_names
     )
     kinds = (*KINDS, *map(custom_kind, custom.agents))
     claude_kinds, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
@@ -274,15 +286,16 @@ def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tupl
 
 
 def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills or commands exists, so that other runs do not load the package for skills."""
+    """Return whether a folder of skills or commands exists. If none does, the package for skills is not loaded."""
     if context.definition_folders(COMMANDS_FOLDER):
         return True
     settings, user_folder = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
     folders = [] if user_folder is None else [user_folder / "skills"]
-    if user_folder is not None and settings.foreign:
-        folders += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
+    reads_other_programs = settings.foreign
+    if user_folder is not None and reads_other_programs:
+        folders += [Path(context.env.get("HOME") or "/", name) for name in OTHER_SKILL_FOLDERS]
     if context.reads_project:
         folder, root = context.folder.resolve(), context.root.resolve()
         above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))

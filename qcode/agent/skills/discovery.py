@@ -18,7 +18,7 @@ from typing import Any
 from qcode import __version__
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.config import state_file
-from qcode.config.paths import SKILL_FOLDERS
+from qcode.config.paths import OTHER_SKILL_FOLDERS, QCODE_SKILL_FOLDER, SKILL_FOLDERS
 from qcode.safety.paths import is_ctime_final
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
@@ -34,8 +34,6 @@ FOLDER = "skills"
 CACHE_NAME = "skill_cache.json"
 
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
-_FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
-"""The folders of other programs, below the home folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def skill_folders(
     folder: Path,
     root: Path,
     *,
-    is_trusted: bool,
+    reads_project: bool,
     reads_other_programs: bool = True,
     configured_paths: Sequence[str] = (),
 ) -> tuple[SkillFolder, ...]:
@@ -82,12 +80,12 @@ def skill_folders(
     if config_dir is not None:
         folders.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
         if reads_other_programs and home is not None:
-            folders += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
+            folders += [SkillFolder(home / name, f"~/{name}") for name in OTHER_SKILL_FOLDERS]
     folders += [SkillFolder(_configured_folder(path, home), path, is_configured=True) for path in configured_paths]
-    if is_trusted:
+    if reads_project:
         real_root = root.resolve()
         for candidate in _folders_up(folder.resolve(), real_root):
-            names = SKILL_FOLDERS if reads_other_programs else SKILL_FOLDERS[:1]
+            names = SKILL_FOLDERS if reads_other_programs else (QCODE_SKILL_FOLDER,)
             folders += [
                 SkillFolder(candidate / name, (candidate / name).relative_to(real_root).as_posix(), real_root)
                 for name in names

@@ -276,7 +276,7 @@ def _find_skills(context: RunContext) -> DiscoveredSkills:
             Path(home) if home.startswith("/") else None,
             context.folder,
             context.root,
-            is_trusted=context.reads_project,
+            reads_project=context.reads_project,
             reads_other_programs=settings.foreign,
             configured_paths=settings.paths,
         ),

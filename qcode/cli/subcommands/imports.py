@@ -49,7 +49,7 @@ def run_import(arguments: Sequence[str]) -> int:
         write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
     else:
         write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
-    denials = [row for rows in plans.values() for row in rows if row.setting.is_unenforced]
+    denials = [row for rows in plans.values() for row in rows if row.setting.is_lost_denial]
     for row in denials:
         write_stderr(f"{row.setting.location}: qcode does not enforce this rule: {visible(row.setting.name)}")
     return ExitCode.FAILED if denials else ExitCode.OK
@@ -136,5 +136,5 @@ def _row(program: str, row: PlannedSetting) -> JsonObject:
         "becomes": [_change_text(change) for change in setting.changes],
         "why": row.why or None,
         "lost": list(setting.losses),
-        "is_lost_denial": setting.is_unenforced,
+        "is_lost_denial": setting.is_lost_denial,
     }

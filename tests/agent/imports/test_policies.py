@@ -72,13 +72,13 @@ def test_codex_statements_that_are_not_converted_are_named(
     (row,) = found
     assert row.location == f"~/default.rules:{line}"
     assert row.why
-    assert row.is_unenforced is is_denial
+    assert row.is_lost_denial is is_denial
 
 
 def test_alternatives_of_codex_are_bounded(tmp_path: Path) -> None:
     words = ", ".join(f'"w{number}"' for number in range(MAX_RULES + 1))
     (row,) = converted(tmp_path, "a.rules", f'prefix_rule(pattern=[[{words}]], decision="forbidden")')
-    assert row.is_unenforced
+    assert row.is_lost_denial
     assert f"more than {MAX_RULES} rules" in row.why
 
 
@@ -132,7 +132,7 @@ def test_gemini_policies_that_are_not_converted_are_named(tmp_path: Path, text: 
     (row,) = found
     assert row.location == "~/a.toml:2"
     assert row.why
-    assert row.is_unenforced is is_denial
+    assert row.is_lost_denial is is_denial
 
 
 def test_priority_over_a_denial_is_reported_as_lost(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Places:
 
     def find(self, folder: str = ".", *, is_trusted: bool = True, **more: Any) -> DiscoveredSkills:
         return find_skills(
-            skill_folders(self.config, self.home, self.root / folder, self.root, is_trusted=is_trusted, **more)
+            skill_folders(self.config, self.home, self.root / folder, self.root, reads_project=is_trusted, **more)
         )
 
     def options(self, replies: Sequence[Reply] = (), **more: Any) -> Options:

@@ -168,7 +168,7 @@ def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
 
 
 def cached(places: Places, *, reads: list[Path]) -> discovery.DiscoveredSkills:
-    folders = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=True)
+    folders = discovery.skill_folders(places.config, places.home, places.root, places.root, reads_project=True)
     read = read_skill
 
     def counted(file: Path, *rest: Any, **more: Any) -> Any:

@@ -58,7 +58,7 @@ def opened(canaries: CanaryFolders) -> Agent:
 def command_of(canaries: CanaryFolders, prompt: str) -> CustomCommand:
     """Write a command of the project and read it as the app does."""
     (canaries.work / ".qcode/commands/go.toml").write_text(f"prompt = {json.dumps(prompt)}\n")
-    found = load_custom_commands(canaries.home / ".config/qcode", canaries.work, is_trusted=True)
+    found = load_custom_commands(canaries.home / ".config/qcode", canaries.work, reads_project=True)
     (command,) = found.commands
     return command
 

@@ -82,7 +82,7 @@ class SourceSetting:
     """The reason if there are no changes, or a hint for the user."""
     losses: tuple[str, ...] = ()
     """A line for each detail of the setting that `changes` do not cover."""
-    is_unenforced: bool = False
+    is_lost_denial: bool = False
     """The setting is a denial without an equivalent, so qcode would allow more than the other program."""
     is_read: bool = False
     """qcode reads the file as it is, without an import."""
@@ -144,7 +144,7 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         if value and not isinstance(value, Mapping):
             name, location = ".".join(keys), self.location(*keys)
-            self.add(SourceSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
+            self.add(SourceSetting("setting", name, location, why="it is not a table", is_lost_denial=may_deny))
 
     def add(self, finding: SourceSetting) -> None:
         self.findings.append(finding)

@@ -1,9 +1,9 @@
 """Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
 
 Nothing is evaluated: in the Starlark files of Codex, only calls with literal values and named literals are read. In
-Gemini CLI the rule with the highest priority decides; in qcode a denial always wins. Separate from `rules`, because no
-other program has these formats. Sources: `openai/codex` codex-rs/execpolicy/README.md, `google-gemini/gemini-cli`
-docs/reference/policy-engine.md.
+Gemini CLI the rule with the highest priority decides; in qcode a denial always wins. The module `rules` converts the
+formats that several programs share; each format here belongs to one program. Sources: `openai/codex`
+codex-rs/execpolicy/README.md, `google-gemini/gemini-cli` docs/reference/policy-engine.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from qcode.agent.claude.rules import RuleEffect
 from qcode.agent.imports.configuration.findings import AddRule, NotConvertibleError, SettingsFile, SourceSetting
-from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, FROM_PROJECT, add_rule
+from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, PROJECT_CANNOT_ALLOW, add_rule
 from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
@@ -26,7 +26,7 @@ MAX_RULES = 100
 """The maximum number of rules for one `prefix_rule` of Codex: each combination of its alternatives becomes a rule."""
 
 _MAX_VALUE = 10_000
-"""The maximum number of characters, or of items, that joining two values may give."""
+"""The maximum length of two values joined by `+`, in characters of a text or in items of a list."""
 _CODEX_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny", "deny": "deny"}
 _GEMINI_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "ask_user": "ask", "deny": "deny"}
 _NOT_LITERAL = "only calls with plain values are converted; write it as a rule in [permissions]"
@@ -39,9 +39,9 @@ def add_codex_policy(file: SettingsFile) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         location = f"{file.label}:{line}" if line else file.label
-        is_unenforced = "forbidden" in file.text
+        is_lost_denial = "forbidden" in file.text
         why = "the file is not valid Starlark"
-        file.add(SourceSetting("file", file.path.name, location, why=why, is_unenforced=is_unenforced))
+        file.add(SourceSetting("file", file.path.name, location, why=why, is_lost_denial=is_lost_denial))
         return
     names: dict[str, Any] = {}
     for statement in tree.body:
@@ -55,9 +55,9 @@ def add_codex_policy(file: SettingsFile) -> None:
         except NotConvertibleError as problem:
             source = ast.get_source_segment(file.text, statement) or ""
             name = single_spaced(source, 60)
-            is_unenforced = "forbidden" in source
+            is_lost_denial = "forbidden" in source
             location = _location(file, statement)
-            file.add(SourceSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
+            file.add(SourceSetting("rule", name, location, why=str(problem), is_lost_denial=is_lost_denial))
 
 
 def _location(file: SettingsFile, node: ast.stmt) -> str:
@@ -69,7 +69,7 @@ def _assign(statement: ast.Assign, names: dict[str, Any]) -> None:
     target = statement.targets[0]
     if len(statement.targets) != 1 or not isinstance(target, ast.Name):
         raise NotConvertibleError(_NOT_LITERAL)
-    names.pop(target.id, None)
+    names.pop(target.id, None)  # the old value must not be used if the new one cannot be read
     names[target.id] = _value(statement.value, names)
 
 
@@ -99,7 +99,7 @@ def _add_call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile)
         "network_rule": ("host", "protocol", "decision", "justification"),
     }
     if call.func.id == "host_executable":
-        raise NotConvertibleError("has no equivalent: rules name a program by the word that is typed")
+        raise NotConvertibleError("has no equivalent: a rule matches the name of a program as typed, not its path")
     fields = parameters.get(call.func.id, ())
     arguments = [(name, value) for name, value in zip(fields, call.args, strict=False)]
     arguments += [(word.arg or "", word.value) for word in call.keywords]
@@ -131,10 +131,10 @@ def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: Settin
     for words in choices:
         name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
         if file.is_project and effect == "allow":
-            file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))
+            file.add(SourceSetting("rule", name, location, why=PROJECT_CANNOT_ALLOW))
         elif not is_rule(rule):
             why = "the words cannot be written as a rule"
-            file.add(SourceSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
+            file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=effect == "deny"))
         else:
             file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
@@ -144,7 +144,7 @@ def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: Setti
     name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
     if effect == "allow" or not is_rule(rule):
         why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
-        file.add(SourceSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
+        file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=effect == "deny"))
         return
     losses = ("only the tool fetch is covered, not commands",)
     file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
@@ -154,8 +154,9 @@ _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
 _KNOWN_KEYS = frozenset(
     {"toolName", "mcpName", "commandPrefix", "commandRegex", "argsPattern", "decision", "priority", "allowRedirection"}
 )
-_ALLOWING_MODES = frozenset({"default", "autoEdit", "yolo"})
-"""The modes in which an allow rule of qcode applies; in plan mode no rule allows a change."""
+_MODES_EXCEPT_PLAN = frozenset({"default", "autoEdit", "yolo"})
+"""The modes of Gemini CLI other than plan mode. A rule for all of them needs no condition: in plan mode, no rule of
+qcode allows a change."""
 _REGEX_CHARS = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
 
@@ -184,24 +185,26 @@ def add_gemini_policy(file: SettingsFile) -> None:
     lines = [file.text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(file.text)]
     locations = [f"{file.label}:{line}" for line in lines] if len(lines) == len(rows) else [file.label] * len(rows)
     policies = [_read_policy(row) for row in rows]
-    strict = [policy.priority for policy in policies if policy is not None and policy.effect != "allow"]
+    restrictive_priorities = [policy.priority for policy in policies if policy is not None and policy.effect != "allow"]
     for row, policy, location in zip(rows, policies, locations, strict=True):
         name = single_spaced(_display_name(row), 120)
         if policy is None:
-            is_unenforced = row.get("decision") == "deny"
-            file.add(SourceSetting("rule", name, location, why="it is not a valid rule", is_unenforced=is_unenforced))
+            is_lost_denial = row.get("decision") == "deny"
+            file.add(SourceSetting("rule", name, location, why="it is not a valid rule", is_lost_denial=is_lost_denial))
             continue
         try:
             rules = list(dict.fromkeys(_claude_rules(policy)))
         except NotConvertibleError as problem:
-            is_unenforced = policy.effect == "deny"
-            file.add(SourceSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
+            is_lost_denial = policy.effect == "deny"
+            file.add(SourceSetting("rule", name, location, why=str(problem), is_lost_denial=is_lost_denial))
             continue
         losses = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
-        if policy.effect == "allow" and any(priority < policy.priority for priority in strict):
+        if policy.effect == "allow" and any(priority < policy.priority for priority in restrictive_priorities):
             losses.append("its priority has no equivalent: a rule that denies or asks decides first")
         for rule in rules:
-            add_rule(file, policy.effect, rule, rule, "project", location, tuple(losses))
+            add_rule(
+                file, policy.effect, text=rule, rule=rule, source="project", location=location, losses=tuple(losses)
+            )
     for key in file.values:
         if key != "rule":
             file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
@@ -212,8 +215,8 @@ def _read_policy(row: Mapping[str, Any]) -> _Policy | None:
     if effect is None or not isinstance(priority, int | float):
         return None
     modes = row.get("modes")
-    is_everywhere = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _ALLOWING_MODES)
-    unknown = [key for key in row if key not in _KNOWN_KEYS and not (key == "modes" and is_everywhere)]
+    holds_in_all_modes = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _MODES_EXCEPT_PLAN)
+    unknown = [key for key in row if key not in _KNOWN_KEYS and not (key == "modes" and holds_in_all_modes)]
     return _Policy(row, effect, priority, tuple(unknown))
 
 
@@ -225,7 +228,7 @@ def _display_name(row: Mapping[str, Any]) -> str:
 
 
 def _claude_rules(policy: _Policy) -> Iterator[str]:
-    """Yield the rules of Claude Code for a policy; raise `NotConvertibleError`."""
+    """Yield a policy as rules of Claude Code, which `add_rule` converts; raise `NotConvertibleError`."""
     narrowing = [key for key in policy.unsupported if key != "denyMessage"]
     if policy.effect == "allow" and narrowing:
         raise NotConvertibleError(

@@ -180,14 +180,14 @@ def _policies(
         label = shown_path(path, locations.home)
         if number == _MAX_FILES:
             why = f"more than {_MAX_FILES} files; this and the following ones are not read"
-            yield SourceSetting("file", path.name, label, why=why, is_unenforced=True), is_project
+            yield SourceSetting("file", path.name, label, why=why, is_lost_denial=True), is_project
             return
         file = locations.settings(path, is_project=is_project)
         if file is None:
             continue
         if file.findings:
-            is_unenforced = denial_word in file.text or not file.text
-            file.findings[:] = [replace(finding, is_unenforced=is_unenforced) for finding in file.findings]
+            is_lost_denial = denial_word in file.text or not file.text
+            file.findings[:] = [replace(finding, is_lost_denial=is_lost_denial) for finding in file.findings]
         else:
             convert(file)
         yield from _findings_in(file)

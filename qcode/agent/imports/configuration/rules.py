@@ -33,7 +33,7 @@ CLAUDE_TOOLS: Mapping[str, str] = {
 }  # fmt: skip
 """Claude Code's tools by the names that the other programs have for them, in lower case."""
 
-FROM_PROJECT = "rules of a project's file may not allow anything"
+PROJECT_CANNOT_ALLOW = "rules of a project's file may not allow anything"
 _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 
 
@@ -62,14 +62,14 @@ def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[
     is_denial = effect == "deny"
     if not isinstance(value, list):
         name, location = f"{effect} {_short_json(value)}", file.location(*path)
-        file.add(SourceSetting("rule", name, location, why="it is not a list", is_unenforced=is_denial))
+        file.add(SourceSetting("rule", name, location, why="it is not a list", is_lost_denial=is_denial))
         return
     for item in value:
         if isinstance(item, str):
             yield item
         else:
             name, location = f"{effect} {_short_json(item)}", file.location(*path)
-            file.add(SourceSetting("rule", name, location, why="it is not text", is_unenforced=is_denial))
+            file.add(SourceSetting("rule", name, location, why="it is not text", is_lost_denial=is_denial))
 
 
 def _short_json(value: object) -> str:
@@ -151,7 +151,7 @@ def add_rule(
     """Add a finding for one rule: `text` in the format of the other program, `rule` in the format of Claude Code."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
-        file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))
+        file.add(SourceSetting("rule", name, location, why=PROJECT_CANNOT_ALLOW))
         return
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
@@ -160,13 +160,13 @@ def add_rule(
         return
     converted = convert_rule(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, qcode_rule) for qcode_rule in converted.rules)
-    is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
+    is_lost_denial = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
         why = converted.loss or converted.note or "nothing is needed"
-        file.add(SourceSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
+        file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=is_lost_denial))
         return
     losses = (*losses, *filter(None, (converted.loss, converted.note)))
-    file.add(SourceSetting("rule", name, location, changes, losses=losses, is_unenforced=is_unenforced))
+    file.add(SourceSetting("rule", name, location, changes, losses=losses, is_lost_denial=is_lost_denial))
 
 
 def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:

@@ -287,4 +287,4 @@ def _convert_server(
     server.losses += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in invalid]
     valid = tuple(rule for rule in rules if rule.rule not in invalid)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *valid)
-    return SourceSetting("server", name, location, changes, losses=tuple(server.losses), is_unenforced=bool(invalid))
+    return SourceSetting("server", name, location, changes, losses=tuple(server.losses), is_lost_denial=bool(invalid))
