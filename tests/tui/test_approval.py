@@ -383,8 +383,8 @@ def test_draft_row_shows_the_text_around_its_cursor() -> None:
 
 
 def test_draft_row_has_shorter_words_on_a_narrow_screen() -> None:
-    def row(width: int, purpose: str = "") -> str:
-        spans = draft_spans("use the same database", 21, width, is_typing=True, purpose=purpose)
+    def row(width: int, answer_caption: str = "") -> str:
+        spans = draft_spans("use the same database", 21, width, is_typing=True, answer_caption=answer_caption)
         return "".join(text for text, _ in spans)
 
     assert row(76, "typing an answer") == ("Typing an answer: use the same database  Enter use it · ↑↓ choose")

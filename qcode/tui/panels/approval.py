@@ -553,7 +553,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
-            purpose=self._form.typing if self._takes_typed_answer else "",
+            answer_caption=self._form.typing if self._takes_typed_answer else "",
             has_choices=not form.is_text_only,
         )
         is_marked = self._held_keys.is_holding or not self._typed.is_changed

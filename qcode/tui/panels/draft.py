@@ -2,8 +2,8 @@
 
 A user who is typing when a question opens must not answer it by accident. Keys in the first `GUARD_SECONDS` go to the
 draft in the prompt, which the panel shows. So do keys that follow each other within this time (a burst). After a pause,
-keys answer. An editing key, a paste, a key without a choice, or two quick characters start typing. From then on every
-key is text, until an arrow key.
+keys answer. An editing key, a paste, a key that selects no choice, or two quick characters start typing. From then on
+every key is text, until an arrow key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GUARD_SECONDS = 0.3
 HOLD_SECONDS = 0.3
 """The time after which the letter or number of a choice answers, if no other key follows."""
 BURST_SECONDS = 0.02
-"""An Enter that follows a held key sooner was not pressed by a user: both belong to a pasted text."""
+"""An Enter within this time after a held key was not pressed by a user: both belong to a pasted text."""
 _MIN_DRAFT_CELLS = 20
 """The minimum width of the draft; if less is free, its label and its hint are shortened."""
 _CURSOR = "▏"
@@ -48,7 +48,10 @@ class HeldKey:
     """The index of the choice that was highlighted before the key."""
 
     def is_in_burst_with(self, event: events.Key) -> bool:
-        """Return whether a key came at the same time, as in a paste without brackets: `y` and a line break."""
+        """Return whether a key came too soon after this one for a user.
+
+        Both are then part of a paste that the terminal sent as keys, such as `y` and a line break.
+        """
         return event.time - self.time < BURST_SECONDS
 
 
@@ -95,15 +98,15 @@ class TypedDraft:
         self._clock = clock
         self._prompt = prompt
         self._guarded_until = 0.0
-        self._text_before = ""  # the prompt before the first change
-        self._kept_text = ""  # the prompt before the first change that came after the guard
-        self._pending_breaks = 0  # the Enter keys of the current burst, before text that may follow
+        self._initial_text = ""  # the draft before its first change; if it is restored, the draft is unchanged again
+        self._kept_text = ""  # the text typed before the question or under the guard, which is no part of an answer
+        self._pending_breaks = 0  # the Enter keys of the current burst: line breaks if pasted text follows them
         self.is_changed = False
         """The draft was changed since the question opened. Enter must not answer then."""
         self.is_writing = False
-        """The change came after the guard, so letters and digits are text, too.
+        """A key that was not under the guard changed the draft: the user is typing on purpose.
 
-        The `y` of a slowly typed "why" thus approves nothing.
+        Letters and digits are then text, too. The `y` of a slowly typed "why" thus approves nothing.
         """
 
     @property
@@ -135,7 +138,7 @@ class TypedDraft:
         self.is_changed = self.is_writing = False
 
     def take_answer(self) -> str:
-        """Remove the text that was written as an answer from the prompt, and return it with its labels.
+        """Remove the typed answer from the prompt and return it. Labels of pastes and images are not expanded.
 
         A draft that the prompt had before the answer stays there, unless it was changed.
         """
@@ -160,7 +163,7 @@ class TypedDraft:
             self.insert("\n" * breaks + event.character)
             self.is_writing = is_writing
         elif self._edit(event.key):
-            self.is_changed = self._prompt.text not in ("", self._text_before)
+            self.is_changed = self._prompt.text not in ("", self._initial_text)
             self.is_writing = is_writing and self.is_changed
 
     def insert(self, text: str) -> None:
@@ -175,7 +178,7 @@ class TypedDraft:
 
     def _begin(self) -> None:
         if not self.is_changed:
-            self._text_before = self._prompt.text
+            self._initial_text = self._prompt.text
         if not self.is_writing:
             self._kept_text = self._prompt.text
         self.is_changed = self.is_writing = True
@@ -186,26 +189,25 @@ class TypedDraft:
         if not self._prompt.text or (action is None and key not in NEW_LINE_KEYS):
             return False
         if not self.is_changed:
-            self._text_before = ""
+            self._initial_text = ""  # an edit of an older draft changes it until it is empty
         if action is None:
             self._prompt.insert("\n")
         else:
             getattr(self._prompt, f"action_{action}")()
         return True
 
-    def spans(self, width: int, *, is_typing: bool, purpose: str, has_choices: bool) -> tuple[Span, ...]:
+    def spans(self, width: int, *, is_typing: bool, answer_caption: str, has_choices: bool) -> tuple[Span, ...]:
         """Return the row of the draft for a width in cells; empty if the prompt is empty."""
         text, cursor = self._prompt.text, self._prompt.cursor_index
-        if purpose and text.startswith(self._kept_text):
+        if answer_caption and text.startswith(self._kept_text):
             text, cursor = text[len(self._kept_text) :], max(0, cursor - len(self._kept_text))
-        can_answer = self.is_changed
         return draft_spans(
             text,
             cursor,
             width,
             is_typing=is_typing,
-            purpose=purpose,
-            can_answer=can_answer,
+            answer_caption=answer_caption,
+            is_changed=self.is_changed,
             has_choices=has_choices,
         )
 
@@ -216,23 +218,24 @@ def draft_spans(
     width: int,
     *,
     is_typing: bool = False,
-    purpose: str = "",
-    can_answer: bool = False,
+    answer_caption: str = "",
+    is_changed: bool = False,
     has_choices: bool = True,
 ) -> tuple[Span, ...]:
     """Return the row of the draft in the hidden prompt, with a label that shows whether keys are text or answers.
 
-    `purpose`: the words for a text that Enter makes the text of the decision. `can_answer`: the draft was changed since
-    the question opened, and keys answer again.
+    `answer_caption`: a label such as "typing an answer" if Enter moves the draft into the text field of the question;
+    empty if the draft is for the next message. `is_changed`: the draft was changed since the question opened, so the
+    row says that keys answer again.
     """
     if not text:
         return ()
     # Pairs of label and hint, the longest first.
-    captions = [("Kept for your next message: ", "  numbers and letters answer" if can_answer else "")]
+    captions = [("Kept for your next message: ", "  numbers and letters answer" if is_changed else "")]
     if is_typing:
         captions = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
-    if purpose:
-        captions = [(f"{capitalized(purpose)}: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
+    if answer_caption:
+        captions = [(f"{capitalized(answer_caption)}: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
     fitting = (caption for caption in captions if width - len("".join(caption)) >= _MIN_DRAFT_CELLS)
     label, hint = next(fitting, captions[-1])
     hint = hint if has_choices else ""

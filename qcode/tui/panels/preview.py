@@ -1,6 +1,7 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
-`Rows` shows such rows in a `Static`. The detail is never shortened. The caller has already made invisible characters
+`Rows` shows such rows in a `Static`. The detail is never truncated; only a long diff is first reduced to its changes
+(`fitting`), and scrolling shows all of it. The caller has already made invisible characters
 visible; `ensure_visible` does so again, in case a caller forgets.
 """
 
@@ -15,16 +16,16 @@ from textual.visual import Visual
 
 from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import LINE_BREAK, ensure_visible
-from qcode.tui.transcript.code import Highlighter, with_slot
+from qcode.tui.transcript.code import Highlighter, add_slot_to_range, without_band
 from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE,
     DiffRow,
-    both_sides,
     changed_rows,
+    line_number_digits,
     near_changes,
-    number_digits,
     parse_diff,
     render_diff,
+    with_added_in_view,
 )
 from qcode.tui.transcript.line import PLAIN, Line, Span, prefix, style_of, terminal_text, wrap
 from qcode.tui.transcript.markdown import MarkdownStream
@@ -100,9 +101,10 @@ class ApprovalDetail:
         """Return all rows if they fit into `height`, otherwise an extract of a diff.
 
         The extract has fewer unchanged lines around each change. If the extract does not fit either, return all rows,
-        which scroll. If no added line were in view then, return the first removed and added lines instead.
+        which scroll. The first `height` of these may show only removed lines, for example if 100 lines are replaced.
+        Then return some removed and some added lines instead.
         """
-        lines, digits = self.lines(width), number_digits(self.diff)
+        lines, digits = self.lines(width), line_number_digits(self.diff)
         for context in (2, 1, 0):
             if len(lines) <= height or not self.diff:
                 return lines
@@ -110,9 +112,10 @@ class ApprovalDetail:
             if len(shorter) <= height:
                 return shorter
         shown_rows = [row for row in self.diff if row.kind not in ("file", "hunk")]
-        if width >= MIN_SIDE_BY_SIDE or both_sides(shown_rows, height) is shown_rows:
+        has_added_in_view = with_added_in_view(shown_rows, height) is shown_rows  # the function changed nothing
+        if width >= MIN_SIDE_BY_SIDE or has_added_in_view:
             return lines
-        return render_diff(both_sides(changed_rows(self.diff), height), width, digits)[:height]
+        return render_diff(with_added_in_view(changed_rows(self.diff), height), width, digits)[:height]
 
     @property
     def change(self) -> tuple[int, int]:
@@ -131,16 +134,13 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     bare = [text.removesuffix(LINE_BREAK) for text in texts]
     spans: list[list[Span]] = [[(text, style_of())] if text else [] for text in bare]
     if is_command:
-        spans = [
-            [(text, style_of(*style.slots[1:])) for text, style in line]
-            for line in Highlighter("bash").highlight_block(bare)
-        ]
+        spans = [without_band(line) for line in Highlighter("bash").highlight_block(bare)]
     risky = risky_words("\n".join(bare)) if is_command else ()
     lines: list[Line] = []
     start = 0
     for text, bare_text, line in zip(texts, bare, spans, strict=True):
         for begin, end in risky:
-            line = with_slot(line, begin - start, end - start, "risk")
+            line = add_slot_to_range(line, begin - start, end - start, "risk")
         mark = [(LINE_BREAK, style_of("dim"))] if len(bare_text) < len(text) else []
         marked = [*line, *mark]
         lines += _wrap_indented(marked, width) if format == "text" else wrap(marked, max(1, width), is_code=True)

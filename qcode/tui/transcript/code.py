@@ -172,7 +172,12 @@ def language_of(path: str) -> str:
     return str(lexer_class.aliases[0]) if lexer_class is not None and lexer_class.aliases else ""
 
 
-def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
+def without_band(spans: Iterable[Span]) -> list[Span]:
+    """Return spans of a highlighter without their first slot, the background band of a code block."""
+    return [(text, style_of(*style.slots[1:])) for text, style in spans]
+
+
+def add_slot_to_range(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
     """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
     result: list[Span] = []
     position = 0

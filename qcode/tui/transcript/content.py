@@ -52,12 +52,12 @@ class Content:
         self.thinking: ThinkingMode = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
-        self.arrivals = 0
+        self.addition_count = 0
         """The number of additions so far: to replies, to reasoning and to the last card, new cards, and errors. If it
         grows while the user reads elsewhere, a label reports new text below."""
         self.superseded: SupersededEntry | None = None
         """The old text below a new attempt, which replaces it row by row; None if there is no such text."""
-        self.rewrite_start = 0
+        self.new_attempt_index = 0
         """The index of the first entry of the new attempt, if `superseded` is not None."""
         self._clock = clock
         self._first_changed: int | None = None
@@ -141,7 +141,7 @@ class Content:
         """
         last = self.entries[-1] if self.entries else None
         # An error often arrives instead of a reply, so it counts as one.
-        self.arrivals += level == "error"
+        self.addition_count += level == "error"
         if isinstance(last, NoticeEntry) and last.count_repetition(level, text):
             self._touch(last)
         else:
@@ -156,7 +156,7 @@ class Content:
             self._text = ReplyEntry()
             self._add_live(self._text)
         self._is_continued = False
-        self.arrivals += 1
+        self.addition_count += 1
         self._extend_text(self._text, text)
 
     def _extend_text(self, entry: ReplyEntry, text: str) -> None:
@@ -180,7 +180,7 @@ class Content:
             self._reasoning.is_unfolded = self.thinking == "expanded"
             self._running_entries.add(self._reasoning)
             self._add_live(self._reasoning)
-        self.arrivals += 1
+        self.addition_count += 1
         self._reasoning.append(text)
         self._touch(self._reasoning)
 
@@ -215,7 +215,7 @@ class Content:
         if not old:
             self._add(DividerEntry(label), gap=0)
             return
-        self.superseded, self.rewrite_start = SupersededEntry(old, label), index
+        self.superseded, self.new_attempt_index = SupersededEntry(old, label), index
         self._replaced = Replacement(index, old)
         self.entries.insert(index, self.superseded)
         self._mark_changed(index)
@@ -267,7 +267,7 @@ class Content:
         if card is None:
             return
         # Output of an earlier card appears above the end, so it is not new text below the view.
-        self.arrivals += card is self._last_card
+        self.addition_count += card is self._last_card
         card.change(update)
         # A call that is still being written is removed with its attempt; a complete one stays.
         if card.state != "writing":
@@ -299,7 +299,7 @@ class Content:
         elif self.entries:
             self.entries[0].gap = 1
         self.entries[index:index] = earlier.entries
-        self.rewrite_start += len(earlier.entries)
+        self.new_attempt_index += len(earlier.entries)
         self._has_moved = True
         self._mark_changed(0)
 
@@ -350,7 +350,7 @@ class Content:
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
             entry.is_unfolded |= self.is_unfolded
-            self.arrivals += 1
+            self.addition_count += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)
         self._mark_changed(index)

@@ -16,7 +16,7 @@ from typing import Literal
 from qcode.text.clean import show_hidden
 from qcode.text.diff import diff_lines
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.code import Highlighter, language_of, with_slot
+from qcode.tui.transcript.code import Highlighter, add_slot_to_range, language_of, without_band
 from qcode.tui.transcript.line import Line, Span, add_slot, crop, prefix, style_of, tidy, wrap
 from qcode.values import dataclass
 
@@ -175,7 +175,7 @@ def changed_rows(rows: Sequence[DiffRow]) -> list[DiffRow]:
     return changed[next((index for index, row in enumerate(changed) if row.kind in ("add", "remove")), 0) :]
 
 
-def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
+def with_added_in_view(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
     """Return `rows`, but if the first `height` rows would show no added line, leave out removed lines.
 
     Example: for 100 replaced lines and a height of 9, the result is 4 removed lines, a row that says `96 more removed
@@ -208,7 +208,7 @@ class DiffCount:
             self.removed += line.kind == "remove"
 
 
-def number_digits(rows: Sequence[DiffRow]) -> int:
+def line_number_digits(rows: Sequence[DiffRow]) -> int:
     """Return the number of digits of the largest line number."""
     return len(str(max((max(row.number, row.old_number) for row in rows), default=0)))
 
@@ -219,7 +219,7 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
     Line numbers have a column of `digits`, or of the width of the largest one. For an extract, pass the digits of the
     whole diff, so that its rows are equal to those of the whole.
     """
-    digits = digits or number_digits(rows)
+    digits = digits or line_number_digits(rows)
     shows_names = sum(row.kind == "file" for row in rows) > 1
     is_wide = width >= MIN_SIDE_BY_SIDE and {"add", "remove"} <= {row.kind for row in rows}
     _highlight(rows)
@@ -298,7 +298,7 @@ def _spans(row: DiffRow) -> list[Span]:
     if row.kind != "same":
         code = [(text, add_slot(style, slot)) for text, style in code]
         for start, end in row.changed:
-            code = with_slot(code, start, end, f"{slot}-word")
+            code = add_slot_to_range(code, start, end, f"{slot}-word")
     if not row.has_line_end:
         code = [
             *code,
@@ -330,5 +330,4 @@ def _highlight_hunk(hunk: Sequence[DiffRow], file_name: str) -> None:
     for kind in ("remove", "add"):
         side = [row for row in hunk if row.kind in ("same", kind)]
         for row, spans in zip(side, highlighter.highlight_block([row.text for row in side]), strict=True):
-            # The first slot is the band of a code block, which a diff does not have.
-            row.code = [(text, style_of(*style.slots[1:])) for text, style in spans]
+            row.code = without_band(spans)

@@ -554,14 +554,14 @@ class SupersededEntry(Entry):
         super().__init__()
         self._old = old
         self._label = label
-        self._covered_rows = 0
+        self._replaced_rows = 0
         self._dimmed_lines: list[Line] = []
         self._dimmed_width = 0
 
-    def cover(self, rows: int, width: int) -> bool:
+    def replace_rows(self, rows: int, width: int) -> bool:
         """Drop the old rows that `rows` new rows replace; return whether any old rows remain."""
-        if rows != self._covered_rows:
-            self._covered_rows = rows
+        if rows != self._replaced_rows:
+            self._replaced_rows = rows
             self.touch()
         return len(self._old_rows(width)) > rows
 
@@ -569,10 +569,10 @@ class SupersededEntry(Entry):
     # rows of it.
 
     def letters_above(self, row: int) -> int:
-        return count_letters(self._dimmed_lines[: self._covered_rows + row - self._gap_above])
+        return count_letters(self._dimmed_lines[: self._replaced_rows + row - self._gap_above])
 
     def row_of_letter(self, count: int) -> int:
-        return max(0, row_of_letter(self._dimmed_lines, count) - self._covered_rows + self._gap_above)
+        return max(0, row_of_letter(self._dimmed_lines, count) - self._replaced_rows + self._gap_above)
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:
@@ -582,9 +582,9 @@ class SupersededEntry(Entry):
 
     def lay_out(self, width: int) -> list[Line]:
         old = self._old_rows(width)
-        remaining = old[self._covered_rows + 1 :]  # the rule replaces one more row
+        remaining = old[self._replaced_rows + 1 :]  # the rule replaces one more row
         if len(remaining) > _MAX_UNLABELED_ROWS:
-            remaining[-1] = _labeled_rule(f"old text, {100 * self._covered_rows // len(old)}% replaced", width)
+            remaining[-1] = _labeled_rule(f"old text, {100 * self._replaced_rows // len(old)}% replaced", width)
         return [_labeled_rule(self._label, width), *remaining]
 
 

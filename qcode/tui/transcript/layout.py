@@ -22,13 +22,13 @@ class ReadingPosition:
     entry: Entry
     row: int
     """The index of the row in the entry, the blank rows above the entry included."""
-    letters: int | None = None
+    letters_above: int | None = None
     """The number of letters and digits in the rows above, by which the row is found at another width. Example: 50
     letters are above row 2 at a width of 40. At a width of 20, the next letter is in row 4 or 5."""
 
-    def is_in(self, row: int) -> bool:
+    def is_in_row(self, row: int) -> bool:
         """Return whether the first letter at this position is in `row` of the last layout."""
-        letters, entry = self.letters, self.entry
+        letters, entry = self.letters_above, self.entry
         return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
 
 

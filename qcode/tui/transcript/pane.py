@@ -55,7 +55,7 @@ class Pane(ScrollView):
         self.palette = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._reading_position: ReadingPosition | None = None
-        self._seen_arrivals = 0
+        self._seen_addition_count = 0
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
         self._is_scrolling_itself = False  # whether the pane, and not the user, scrolls at this moment
@@ -81,18 +81,19 @@ class Pane(ScrollView):
     @property
     def has_new_text(self) -> bool:
         """Whether text arrived below the view while the user was reading elsewhere."""
-        return self._reading_position is not None and self.content.arrivals != self._seen_arrivals
+        return self._reading_position is not None and self.content.addition_count != self._seen_addition_count
 
     def stop_following(self) -> None:
         """Stop following the end, and keep the view where it is."""
         if self._reading_position is None and self.row_layout.entries:
             index, row = self.row_layout.find(round(self.scroll_y))
             self._reading_position = ReadingPosition(self.row_layout.entries[index], row)
-            self._seen_arrivals = self.content.arrivals
+            self._seen_addition_count = self.content.addition_count
 
     def go_to(self, position: ReadingPosition) -> None:
         """Show `position` at the top of the view, or follow the end if too little text is below it."""
-        self._seen_arrivals = self.content.arrivals if self._reading_position is None else self._seen_arrivals
+        if self._reading_position is None:
+            self._seen_addition_count = self.content.addition_count
         self._reading_position = position
         self.flush()
         if self.scroll_y >= self.max_scroll_y:
@@ -112,7 +113,7 @@ class Pane(ScrollView):
     def lay_out_all(self) -> None:
         """Lay out all entries, and keep the text at the top of the view."""
         self.row_layout.invalidate(0)
-        self.cover()
+        self.hide_replaced_rows()
         self.row_layout.lay_out_all()
         self.flush()
 
@@ -162,12 +163,12 @@ class Pane(ScrollView):
         self.row_layout.width = max(1, self.text_width)
         self._strips.clear()
         self._reading_position = self._chosen_entry = None
-        self._seen_arrivals = content.arrivals
+        self._seen_addition_count = content.addition_count
         self.drop_selection()
         self.refresh()
         self.schedule()
 
-    def cover(self) -> None:
+    def hide_replaced_rows(self) -> None:
         """Hide as many rows of a superseded attempt as the new attempt has; do nothing if there is none.
 
         Example: the new attempt has 4 rows, so the first 4 of the 10 old rows are hidden.
@@ -175,13 +176,13 @@ class Pane(ScrollView):
         content, layout = self.content, self.row_layout
         if content.superseded is None:
             return
-        layout.invalidate(content.rewrite_start)
+        layout.invalidate(content.new_attempt_index)
         superseded_index = layout.index(content.superseded) or 0
         rows = 0
-        for index in range(content.rewrite_start, superseded_index):
+        for index in range(content.new_attempt_index, superseded_index):
             layout.lay_out(index)
             rows += layout.entries[index].height(layout.width)
-        if content.superseded.cover(rows, layout.width):
+        if content.superseded.replace_rows(rows, layout.width):
             layout.lay_out(superseded_index)
         else:
             content.drop_superseded()
@@ -245,7 +246,8 @@ class Pane(ScrollView):
         return strip.extend_cell_length(self.region.width, self.palette.padding)
 
     def _selection_style(self) -> Style:
-        # Most themes do not change the foreground of selected text; only the partial style shows that.
+        # Most themes set only the background of selected text. The full style has a foreground even then, the partial
+        # style has none.
         style = self.screen.get_component_rich_style("screen--selection", partial=True)
         return style + Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
 
@@ -260,12 +262,12 @@ class Pane(ScrollView):
         layout = self.row_layout
         is_resized = layout.width != self.text_width
         if is_resized:
-            self._remember_letters()
+            self._remember_letters_above()
             self.before_resize()
             self._strips.clear()
             layout.width = self.text_width
             layout.invalidate(0)
-        self.cover()
+        self.hide_replaced_rows()
         changed = self.content.take_changed()
         if changed is not None:
             layout.invalidate(changed)
@@ -296,38 +298,40 @@ class Pane(ScrollView):
             layout.lay_out_up(len(layout.entries), 2 * view)
             return max(0, layout.height - view)
         index = layout.index(position.entry)
-        is_rewritten = self.content.superseded is not None and index is not None and index >= self.content.rewrite_start
+        content = self.content
+        is_rewritten = content.superseded is not None and index is not None and index >= content.new_attempt_index
         if index is None and replaced is not None and position.entry in replaced.entries:
             index, position = self._position_after(position, replaced)
             self._reading_position = position
         elif index is None or (is_rewritten and not is_resized):
-            # The entry is gone or its rows are being replaced one for one: stay at the same height.
+            # The entry is gone, or new rows are replacing its rows one by one: keep the scroll offset.
             index, row = layout.find(round(self.scroll_y))
-            letters = position.letters if position.entry is layout.entries[index] and position.is_in(row) else None
+            is_same_text = position.entry is layout.entries[index] and position.is_in_row(row)
+            letters = position.letters_above if is_same_text else None
             self._reading_position = position = ReadingPosition(layout.entries[index], row, letters)
         layout.lay_out(index)
-        if is_resized and position.letters is not None:
-            position.row = position.entry.row_of_letter(position.letters)
+        if is_resized and position.letters_above is not None:
+            position.row = position.entry.row_of_letter(position.letters_above)
         row = max(0, min(position.row, position.entry.height(layout.width) - 1))
-        # The rows above the view count too: after row 70 of an entry of 75 rows, the next entry comes into view.
+        # `lay_out_down` counts from the top of the entry. Its first `row` rows are above the view, so they are added.
         layout.lay_out_down(index, row + 2 * view)
         layout.lay_out_up(index, 2 * view)
         return layout.top(index) + row
 
     def _position_after(self, position: ReadingPosition, replaced: Replacement) -> tuple[int, ReadingPosition]:
-        """Return the position, and the index of its entry, in the entries that replace the one of `position`.
+        """Return the index of the new entry that has the same row of the text as `position`, and the position in it.
 
         Example: old entries of 6 and 4 rows are replaced by one entry. The user reads row 1 of the second one, which is
         row 7 of the old text, so the result is row 7 of the new entry.
 
-        Rows are counted from the first replaced entry, unlike `scroll_y`, which counts from the top of the transcript:
-        the heights of entries above may have been estimates, which become exact now.
+        `scroll_y` cannot give the position: it includes the entries above the old text, whose heights may have been
+        estimates.
         """
         layout, old = self.row_layout, replaced.entries
         above = sum(len(entry.rows(layout.width)) for entry in old[: old.index(position.entry)])
         last = len(position.entry.rows(layout.width)) - 1
-        if position.letters is not None:
-            position.row = position.entry.row_of_letter(position.letters)
+        if position.letters_above is not None:
+            position.row = position.entry.row_of_letter(position.letters_above)
         row = above + max(0, min(position.row, last))
         index = min(replaced.first_index, len(layout.entries) - 1)
         layout.lay_out(index)
@@ -337,11 +341,11 @@ class Pane(ScrollView):
             layout.lay_out(index)
         return index, ReadingPosition(layout.entries[index], row)
 
-    def _remember_letters(self) -> None:
+    def _remember_letters_above(self) -> None:
         """Remember which text is at the top of the view, before a new width changes the rows."""
         position = self._reading_position
-        if position is not None and position.letters is None and position.row > 0:
-            position.letters = position.entry.letters_above(position.row)
+        if position is not None and position.letters_above is None and position.row > 0:
+            position.letters_above = position.entry.letters_above(position.row)
 
     def _move_to(self, target: int) -> None:
         """Scroll so that the row `target` is at the top of the view."""
@@ -371,7 +375,7 @@ class Pane(ScrollView):
     def follow(self) -> None:
         """Follow the end from now on."""
         self._reading_position = None
-        self._seen_arrivals = self.content.arrivals
+        self._seen_addition_count = self.content.addition_count
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """React to the user's scrolling; scrolling by the pane itself is ignored."""
@@ -383,7 +387,7 @@ class Pane(ScrollView):
         else:
             index, row = self.row_layout.find(round(new_value))
             if self._reading_position is None:
-                self._seen_arrivals = self.content.arrivals
+                self._seen_addition_count = self.content.addition_count
             self._reading_position = ReadingPosition(self.row_layout.entries[index], row)
             self._show_changes()
 
@@ -450,8 +454,8 @@ class Pane(ScrollView):
     def on_resize(self) -> None:
         """Lay out and paint at the new size.
 
-        Textual caches painted rows by their number. Rows below the view, which a menu had covered, may have changed
-        since: `_show_changes` repaints only rows in view.
+        `_show_changes` repaints only rows in view. Rows that a menu covered may have changed meanwhile, and Textual
+        would show them from its cache. Therefore all rows are repainted.
         """
         self.refresh()
         self.flush()
