@@ -29,7 +29,7 @@ from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
-from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
+from qcode.safety.verdict import RESTRICTED, SHELL_NOT_READ_ONLY, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
@@ -80,12 +80,13 @@ class CallRecord:
 
 MAX_DECISIONS = 2_000
 _EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
+"""The strictest first: the order in which rules decide, and in which they are listed."""
 _MAX_SUMMARY_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of the configured rules and of the first mode, and the rules saved for the folder."""
+    """The origins of the configured rules and of the initial mode, and the rules saved for the folder."""
 
     rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The origin of each rule, by effect, in the order of the rules."""
@@ -157,7 +158,10 @@ class Permissions:
             self._record_mode(mode)
 
     def record_mode_in(self, session: Session) -> None:
-        """If a user attends the run, record the mode in `session`: in a new one now, and each change from now on."""
+        """Record each change of the mode in `session` from now on; in a new session, also record the current mode.
+
+        Does nothing if no user attends the run.
+        """
         if self._origins.is_attended:
             self._record_mode = session.record_mode
             if not session.history.stored:
@@ -316,10 +320,10 @@ class Permissions:
         self.policy = replace(self._configured_policy, rules=rules, sandbox_rules=sandboxed)
 
     def _rule_in_force(self, user_rule: _UserRule) -> RuleInForce:
-        cause = f"answered to {user_rule.why}" if user_rule.why else "added"
+        cause = f"your answer to {user_rule.why}" if user_rule.why else "added"
         if user_rule.scope == "folder":
-            cause = f"{cause}," if user_rule.why else cause
-            origin = f"saved for this folder, {cause} {_day(user_rule.timestamp)}"
+            day = _day(user_rule.timestamp)
+            origin = f"saved for this folder, {cause}{', ' if user_rule.why else ' '}{day}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
         at = datetime.fromtimestamp(user_rule.timestamp).astimezone()
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
@@ -348,7 +352,6 @@ def _call_summary(call: ToolCall) -> str:
 FILE_NAME = "rules.json"
 
 _VERSION = 1
-_RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +426,7 @@ def _folder_rule_from_json(row: Json) -> FolderRule | None:
     if not isinstance(row, dict):
         return None
     effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
-    if effect not in _RULE_EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
+    if effect not in _EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
         return None
     try:
         parse_rule(text)
@@ -448,10 +451,10 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
     flags = [] if policy.is_trusted or not any(grants) else ["--trust"]
     if mode is not None:
         flags += ["--permission-mode", mode]
-    at_least = trusted if mode is None else trusted.with_mode(mode)
+    policy_with_mode = trusted if mode is None else trusted.with_mode(mode)
     for call, grant in zip(calls, grants, strict=True):
-        is_rule = grant not in ("", "trust", *_MODES)
-        if is_rule and grant not in flags and not at_least.judge(spec_of(call.name), _arguments(call)).is_allowed:
+        is_new_rule = grant not in ("", "trust", *_MODES, *flags)
+        if is_new_rule and not policy_with_mode.judge(spec_of(call.name), _arguments(call)).is_allowed:
             flags += ["--allowed-tools", grant]
     return shlex.join(flags), grants.count("")
 
@@ -493,7 +496,7 @@ def policy_of(context: RunContext) -> Policy:
     permissions = context.settings.permissions
     rules = configured_rules(context.settings)
     qcode_folders = (context.paths.config_dir, context.paths.state_dir)
-    forbidden = (context.folder, context.root, *context.added_folders)
+    project_folders = (context.folder, context.root, *context.added_folders)
     search_path = command_environment(context.env)["PATH"]
     return Policy(
         mode=permissions.mode,
@@ -503,7 +506,7 @@ def policy_of(context: RunContext) -> Policy:
         added_folders=context.added_folders,
         qcode_folders=qcode_folders,
         search_path=search_path,
-        probes=_probes(context, search_path, forbidden),
+        probes=_probes(context, search_path, project_folders),
         never_asks=context.options.never_asks,
     )
 
@@ -523,32 +526,36 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
         rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
         all_reasons = (hook.reason, *verdict.all_reasons) if verdict.all_reasons else ()
         asking = Verdict("ask", reason, rule, all_reasons=all_reasons)
-        return asking.without_asking(never_asks=policy.never_asks)
+        return asking.ask_or_deny(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
+    # No rule covers the call: an edit in this mode, a tool of a server, a URL.
     if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):
         return hook
-    if verdict.rule == SHELL_UNKNOWN:
+    if verdict.rule == SHELL_NOT_READ_ONLY:
         sandboxed = policy.with_mode("auto").judge(spec, arguments)
         if sandboxed.is_allowed and sandboxed.confinement == "workspace":
             return replace(hook, confinement="workspace")
     return verdict
 
 
-def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
-    """Return the probes that start programs; their modules load when a probe is first used."""
+def _probes(context: RunContext, search_path: str, project_folders: tuple[Path, ...]) -> Probes:
+    """Return the probes that start programs; their modules load when a probe is first used.
+
+    A program in one of `project_folders` is never started, because the model could have written it.
+    """
 
     @cache
     def syntax() -> Callable[[str], str]:
         from qcode.safety.launcher import BashSyntax
 
-        return BashSyntax(search_path, forbidden)
+        return BashSyntax(search_path, project_folders)
 
     @cache
     def repository() -> Callable[[], Repository]:
         from qcode.safety.git_repository import RepositoryProbe
 
-        return RepositoryProbe(context.folder, context.env, forbidden)
+        return RepositoryProbe(context.folder, context.env, project_folders)
 
     return Probes(lambda command: syntax()(command), lambda: repository()())
 
@@ -556,12 +563,12 @@ def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) 
 def configured_rules(settings: Settings) -> Rules:
     """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid rule."""
     permissions = settings.permissions
-    rules = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
+    rules = {effect: getattr(permissions, effect) for effect in _EFFECTS}
     try:
         return read_rules(**rules)
     except ValueError:
         pass
-    for effect in _RULE_EFFECTS:
+    for effect in _EFFECTS:
         origins = settings.item_origins.get(f"permissions.{effect}", ())
         for rule, origin in zip(rules[effect], origins, strict=False):
             try:
@@ -576,7 +583,7 @@ def origins_of(context: RunContext) -> Origins:
     settings = context.settings
     mode = settings.origin("permissions.mode")
     return Origins(
-        {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS},
+        {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _EFFECTS},
         "the default" if mode.kind == "default" else mode,
         FolderRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
         context.is_attended,

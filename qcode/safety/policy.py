@@ -42,9 +42,9 @@ from qcode.safety.verdict import (
     PLAN_RUNS,
     RESTRICTED,
     SANDBOXED,
+    SHELL_NOT_READ_ONLY,
     SHELL_PATH,
     SHELL_READS,
-    SHELL_UNKNOWN,
     Access,
     Level,
     Verdict,
@@ -111,7 +111,7 @@ class Policy:
 
     def judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         """Return the verdict for a call of a tool. A malformed call asks; the tool then reports the error."""
-        verdict = self._judge(spec, arguments).without_asking(never_asks=self.never_asks)
+        verdict = self._judge(spec, arguments).ask_or_deny(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge(spec, arguments))
 
     def judge_command(self, command: str) -> Verdict:
@@ -168,7 +168,7 @@ class Policy:
         is_undecided = verdict.verdict == "ask" and verdict.rule.startswith("shell:") and verdict.rule != SHELL_PATH
         if not self.is_trusted or not is_undecided or wants_unconfined:
             return verdict
-        if verdict.rule == SHELL_UNKNOWN and self._is_sandboxed(command):
+        if verdict.rule == SHELL_NOT_READ_ONLY and self._is_sandboxed(command):
             reason = "it runs in the workspace sandbox, as you chose"
             return Verdict("allow", reason, SANDBOXED, confinement="workspace")
         if self.mode != "auto":
@@ -206,7 +206,7 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._session_folders)).without_asking(
+        verdict = self._judge_file(path, access, PathJudge(self._session_folders)).ask_or_deny(
             never_asks=self.never_asks
         )
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))

@@ -20,7 +20,7 @@ SHELL_READS = "shell:read-only"
 """The rule of a verdict on a shell command that only reads."""
 SHELL_PATH = "shell:path"
 """The rule of a verdict on a shell command that may read a secret file or a file outside the workspace."""
-SHELL_UNKNOWN = "shell:not-read-only"
+SHELL_NOT_READ_ONLY = "shell:not-read-only"
 """The rule of a verdict on a shell command that may do more than read."""
 SANDBOXED = "session:sandbox"
 """The rule of a verdict on a command that the user allows to run without approval in the workspace sandbox."""
@@ -60,7 +60,7 @@ class Verdict:
     def is_allowed(self) -> bool:
         return self.verdict == "allow"
 
-    def without_asking(self, *, never_asks: bool) -> Verdict:
+    def ask_or_deny(self, *, never_asks: bool) -> Verdict:
         """Return this verdict. If it asks and the run never asks, return a denial instead."""
         if not never_asks or self.verdict != "ask":
             return self

@@ -171,7 +171,7 @@ def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
     first = it.conversation.permissions.decisions()[0]
     assert (first.decision, first.reason, first.rule) == ("session", "in the sandbox", "shell(pytest *)")
     (rule,) = it.conversation.permissions.rules()
-    assert rule.origin.startswith("in the sandbox, answered to shell pytest")
+    assert rule.origin.startswith("in the sandbox, your answer to shell pytest")
     with pytest.raises(ValueError, match="session only"):
         it.conversation.permissions.save_rule(rule.number)
     it.conversation.permissions.remove(rule.number)

@@ -64,7 +64,7 @@ def test_revoked_always_rule_asks_again(tmp_path: Path) -> None:
     def undo() -> None:
         [rule] = it.conversation.permissions.rules()
         assert (rule.effect, rule.text, rule.scope) == ("allow", "shell(touch a)", "session")
-        assert rule.origin.startswith("answered to shell touch a at ")
+        assert rule.origin.startswith("your answer to shell touch a at ")
         it.conversation.permissions.remove(rule.number)
         assert it.conversation.permissions.rules() == ()
 

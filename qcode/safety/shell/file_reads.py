@@ -16,7 +16,7 @@ from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.characters import is_unsplit
-from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
+from qcode.safety.verdict import SHELL_NOT_READ_ONLY, SHELL_PATH, Verdict
 from qcode.values import dataclass
 
 MAX_MATCHES = 300
@@ -37,7 +37,7 @@ _Group: TypeAlias = "tuple[str, list[str]]"
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
     """The reason why a command needs approval; `rule` is the rule of the verdict."""
 
-    rule = SHELL_UNKNOWN
+    rule = SHELL_NOT_READ_ONLY
 
 
 class PathNeedsApproval(NeedsApproval):

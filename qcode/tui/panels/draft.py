@@ -99,7 +99,7 @@ class TypedDraft:
         self._prompt = prompt
         self._guarded_until = 0.0
         self._initial_text = ""  # the draft before its first change; if it is restored, the draft is unchanged again
-        self._kept_text = ""  # the text typed before the question or under the guard, which is no part of an answer
+        self._kept_text = ""  # the text typed before the question or under the guard; it does not belong to an answer
         self._pending_breaks = 0  # the Enter keys of the current burst: line breaks if pasted text follows them
         self.is_changed = False
         """The draft was changed since the question opened. Enter must not answer then."""
