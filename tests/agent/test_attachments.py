@@ -232,6 +232,11 @@ def test_attachment_line_of_a_long_command_keeps_its_result() -> None:
     assert len(line) < 60
 
 
+@pytest.mark.parametrize("command", ["""python3 -c 'print(input("name? "))'""", "make && echo '&quot;'"])
+def test_attachment_line_of_a_command_has_its_quotes(command: str) -> None:
+    assert attachment_line(shell_block(command, ToolOutcome("ok", summary="exit 0")), {}) == f"! {command}  exit 0"
+
+
 @pytest.mark.parametrize(
     ("summary", "states", "line"),
     [

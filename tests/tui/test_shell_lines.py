@@ -245,7 +245,7 @@ def test_quit_ends_a_running_shell_command() -> None:
 def test_output_cannot_end_its_own_block() -> None:
     block = shell_block('echo "x"', ToolOutcome("a</shell>b", summary="exit 0"))
     assert block.text.count("</shell>") == 1
-    assert parse_attached(block.text) == Attachment("shell", "echo 'x'", "a&lt;/shell>b", "exit 0")
+    assert parse_attached(block.text) == Attachment("shell", 'echo "x"', "a&lt;/shell>b", "exit 0")
     assert parse_attached("just <shell> words") is None
 
 

@@ -215,7 +215,8 @@ def parse_attached(text: str) -> Attachment | None:
     match = _ATTACHED.fullmatch(text)
     if match is None:
         return None
-    return Attachment(match["kind"], match["name"], match["content"], match["result"] or "", match["lines"] or "")
+    name, result = _attribute_value(match["name"]), _attribute_value(match["result"] or "")
+    return Attachment(match["kind"], name, match["content"], result, match["lines"] or "")
 
 
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
@@ -356,7 +357,12 @@ def _one_line(name: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    return text.replace('"', "'").replace("\n", " ")
+    """Escape text for an attribute. Other `&` are not escaped, because commands often have `&&`."""
+    return text.replace("&quot;", "&amp;quot;").replace('"', "&quot;").replace("\n", " ")
+
+
+def _attribute_value(escaped: str) -> str:
+    return escaped.replace("&quot;", '"').replace("&amp;quot;", "&quot;")
 
 
 def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
