@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from qcode.agent.call_titles import STATE_TEXTS, call_in_words, main_argument, shown_state, verb
+from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AgentEvent,
     Compacted,
@@ -29,6 +30,7 @@ from qcode.values import dataclass
 
 _AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
 _MAX_AGENT_OUTPUT_LINES = 40
+_MAX_SUMMARY_CHARS = 1_000
 _NOTABLE_AGENT_CALL_SECONDS = 1.0
 
 
@@ -41,6 +43,8 @@ class _Agent:
     """The start of each running call, by its id."""
     asked_call_ids: set[str] = field(default_factory=set)
     """The ids of the calls whose question is open."""
+    wait: str = ""
+    """The reason of the current wait; it becomes a line if the sub-agent does not fail for this reason."""
 
 
 class AgentCards:
@@ -56,6 +60,8 @@ class AgentCards:
         """Add an event to its card; return the new activity, empty if it has not changed."""
         call_id, inner = event.call_id, event.event
         agent = self._agents.setdefault(call_id, _Agent())
+        if agent.wait and _is_progress(inner):
+            self._end_wait(call_id, agent)
         if detail := _agent_detail(inner):
             self._cards.update_card(call_id, CardUpdate(detail=detail))
         match inner:
@@ -67,13 +73,14 @@ class AgentCards:
                 return f"a sub-agent is running {call_in_words(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
-            case UsageUpdated(usage=usage):
+            case UsageUpdated(usage=usage) if not agent.wait:
                 tokens = tokens_text((usage.input or 0) + (usage.output or 0))
                 summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
                 self._cards.update_card(call_id, CardUpdate(summary=summary))
-            case LimitReached(error=error):
-                self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(error.message)}\n"))
-            case Notice(text=text) | Waiting(why=text):
+            case LimitReached(error=ErrorInfo(message=text)) | Waiting(why=text):
+                agent.wait = one_line(text)
+                self._cards.update_card(call_id, CardUpdate(summary=agent.wait))
+            case Notice(text=text):
                 self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
             case WebSearched(queries=queries):
                 line = f"✓ searched the web: {one_line('; '.join(queries))}\n"
@@ -91,12 +98,23 @@ class AgentCards:
             self._agents[owner].asked_call_ids.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
-    def end(self, call_id: str) -> bool:
-        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one."""
+    def end(self, call_id: str, summary: str = "") -> bool:
+        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one.
+
+        `summary` is the result that the card shows.
+        """
         agent = self._agents.pop(call_id, None)
+        if agent is not None and agent.wait and agent.wait.removesuffix("…") not in one_line(summary, _MAX_SUMMARY_CHARS):
+            self._end_wait(call_id, agent)
         for asked_id in agent.asked_call_ids if agent is not None else ():
             self._withdraw(asked_id)
         return agent is not None
+
+    def _end_wait(self, call_id: str, agent: _Agent) -> None:
+        """Turn the reason of the last wait into a line of the card, and of its unfolded form."""
+        line, agent.wait = f"! {agent.wait}\n", ""
+        update = CardUpdate(append=line, detail=f"{line}\n", summary=count_text(agent.steps, "step"))
+        self._cards.update_card(call_id, update)
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
         agent.asked_call_ids.discard(call.call_id)
@@ -109,6 +127,11 @@ class AgentCards:
         ]
         line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
         self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))
+
+
+def _is_progress(event: TurnEvent) -> bool:
+    """Return whether an event shows that a request succeeded."""
+    return isinstance(event, ToolStarted) or (isinstance(event, ReplyFinished) and event.message is not None)
 
 
 def _call_line(call: ToolCall) -> str:

@@ -377,7 +377,7 @@ class Presenter:
 
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
-        has_agent = self._agents.end(call.call_id)
+        has_agent = self._agents.end(call.call_id, outcome.summary)
         self._withdraw(call.call_id)
         self._ensure_card(call, shown_state(call.name, event.state, outcome.summary))
         # The card keeps showing a plan, because the result of its call is only the user's decision.

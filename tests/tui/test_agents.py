@@ -16,6 +16,7 @@ from qcode.protocol.events import (
     TurnEvent,
     TurnStarted,
     UsageUpdated,
+    Waiting,
 )
 from qcode.protocol.reply import Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
@@ -41,6 +42,14 @@ def updates(*events: TurnEvent) -> list[dict[str, str]]:
 
 def joined(given: list[dict[str, str]], key: str) -> str:
     return "".join(item[key] for item in given if key in item)
+
+
+def card_after(given: list[dict[str, str]]) -> Card:
+    card = Card("agent", "look around", FixedClock())
+    for changes in given:
+        shown: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail", "summary")}
+        card.change(CardUpdate(**shown))
+    return card
 
 
 def test_each_call_of_a_sub_agent_is_a_line_of_its_card_with_the_outcome() -> None:
@@ -89,10 +98,7 @@ def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
         *inside(TurnStarted("Find it."), reply("I look."), ToolFinished(READ, ToolOutcome("1\tcode"), "done")),
         *inside(Notice("warning", "careful")),
     )
-    card = Card("agent", "look around", FixedClock())
-    for changes in given:
-        expected: dict[str, Any] = {key: text for key, text in changes.items() if key in ("append", "detail")}
-        card.change(CardUpdate(**expected))
+    card = card_after(given)
     folded = "\n".join(rows(card))
     assert "✓ Read src/app.py" in folded
     assert "Find it." not in folded
@@ -101,6 +107,29 @@ def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
     assert [part in unfolded for part in ("Task: Find it.", "I look.", "✓ Read src/app.py", "code", "! careful")] == [
         True
     ] * 5
+
+
+UNREACHABLE = Waiting(0.5, "cannot reach off at http://off.example/v1", attempt=1)
+
+
+def test_failed_sub_agent_shows_its_error_once_also_when_unfolded() -> None:
+    error = "1 step: cannot reach off at http://off.example/v1 (after 1 retry)"
+    over = ToolFinished(STARTS, ToolOutcome("The sub-agent gave no answer.", is_error=True, summary=error), "failed")
+    spent = UsageUpdated(Usage(), None, 0, 0)
+    card = card_after(updates(*inside(TurnStarted("Look."), StepStarted(1), UNREACHABLE, spent), over))
+    assert "\n".join(rows(card)).count("cannot reach") == 1
+    card.unfold(is_unfolded=True)
+    assert "\n".join(rows(card)).count("cannot reach") == 1
+
+
+def test_wait_of_a_sub_agent_is_its_status_and_then_a_line_of_both_forms() -> None:
+    waiting = inside(TurnStarted("Look."), StepStarted(1), UNREACHABLE, UNREACHABLE)
+    assert updates(*waiting)[-1] == {"summary": "cannot reach off at http://off.example/v1"}
+    card = card_after(updates(*waiting, *inside(reply("I look."))))
+    folded = "\n".join(rows(card))
+    assert folded.count("! cannot reach off") == folded.count("cannot reach") == 1
+    card.unfold(is_unfolded=True)
+    assert "! cannot reach off" in "\n".join(rows(card))
 
 
 def test_hosted_search_is_shown_below_the_reply() -> None:
