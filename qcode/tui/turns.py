@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from qcode.agent.context.attachments import parse_attached
 from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
-from qcode.protocol.errors import ErrorKind
+from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
     Compacted,
@@ -76,6 +76,7 @@ class Turns:
         self._sent_text = ""  # the prompt of the last turn, as the user typed it
         self._blocked_text = ""  # the prompt of the last turn, if a hook blocked it before it was sent
         self._is_taking_back = self._has_output = False
+        self._has_named_recall = False
         self.on_take_back: Callable[[], None] = lambda: None
         """Called after a prompt without output was removed from the conversation, to show the usage without it."""
         max_continuations = agent.context.settings.output.max_continuations
@@ -252,8 +253,8 @@ class Turns:
             async for event in events:
                 self._show_event(event)
                 if isinstance(event, TurnEnded):
-                    if event.error is not None and event.error.kind == ErrorKind.PROMPT_BLOCKED:
-                        self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
+                    if event.error is not None:
+                        self._explain_how_to_resend(event.error)
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)
@@ -277,6 +278,14 @@ class Turns:
                 raise
             if isinstance(event, ApprovalRequested) and event.approval.id not in self._widgets.approval.open_ids:
                 self._conversation.answer(event.approval.id, Deny("qcode could not show this question to the user."))
+
+    def _explain_how_to_resend(self, error: ErrorInfo) -> None:
+        """Name the key that recalls a prompt whose request failed; the first time only, because it never changes."""
+        if error.kind == ErrorKind.PROMPT_BLOCKED:
+            self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
+        elif self._sent_text and not self._has_output and not self._has_named_recall and error.kind != ErrorKind.BUDGET:
+            self._has_named_recall = True
+            self._widgets.transcript.add_notice("info", "Press Up to get your prompt back and send it again.")
 
     def send_queued(self, *, is_interrupted: bool) -> None:
         """Send the queued prompts as the next turn, unless one runs or they are held.
@@ -326,6 +335,9 @@ _UNREACHABLE_WORDS: dict[str, str] = {
     ErrorKind.OVERLOADED: "overloaded",
 }
 
+_ANSWERS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.UNKNOWN_MODEL, ErrorKind.SERVER)
+"""Errors of a provider that was reached and did not refuse the key."""
+
 
 class ConnectivityStatus:
     """Shows in the status line that the model cannot be reached. `clock` returns seconds."""
@@ -342,5 +354,7 @@ class ConnectivityStatus:
             case TurnEnded(error=error) if error is not None and error.kind in _UNREACHABLE_WORDS:
                 until = None if error.retry_after is None else self._clock() + error.retry_after
                 self._status.show_problem(_UNREACHABLE_WORDS[error.kind], until)
+            case TurnEnded(error=error) if error is not None and error.kind in _ANSWERS:
+                self._status.end_problem()
             case _:
                 pass

@@ -411,6 +411,18 @@ def test_connection_problem_is_shown_until_the_model_answers() -> None:
     drive(test, ScriptedConversation(*scripts))
 
 
+def test_refused_key_is_not_shown_after_the_provider_refused_a_later_request_for_another_reason() -> None:
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until_idle()
+        assert "key refused" in run.status
+        await run.send("two")
+        await run.until_idle()
+        assert "key refused" not in run.status
+
+    drive(test, ScriptedConversation([failing(ErrorKind.AUTH)], [failing(ErrorKind.BAD_REQUEST)]))
+
+
 def test_rate_limit_counts_down_and_ends() -> None:
     async def test(run: Running) -> None:
         await run.send("one")

@@ -56,6 +56,33 @@ def test_error_message_is_shown_unchanged() -> None:
     drive(test, ScriptedConversation([ended(Outcome.ERROR, error="No key for openai. [Set] OPENAI_API_KEY.")]))
 
 
+def test_first_failed_request_names_the_key_that_brings_the_prompt_back() -> None:
+    failed = [ended(Outcome.ERROR, error="The server is down.")]
+
+    async def test(run: Running) -> None:
+        await run.send("say words")
+        await run.until_idle()
+        assert "The server is down." in run.text
+        assert "Press Up to get your prompt back and send it again." in run.text
+        await run.pilot.press("up")
+        assert run.app.widgets.prompt.text == "say words"
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.text.count("Press Up") == 1
+
+    drive(test, ScriptedConversation(failed, failed))
+
+
+def test_failed_reply_with_text_does_not_offer_the_prompt_again() -> None:
+    async def test(run: Running) -> None:
+        await run.send("say words")
+        await run.until_idle()
+        assert "The server is down." in run.text
+        assert "Press Up" not in run.text
+
+    drive(test, ScriptedConversation([TextDelta(0, "some"), ended(Outcome.ERROR, error="The server is down.")]))
+
+
 def test_first_prompt_is_sent_once_the_screen_is_up() -> None:
     conversation = ScriptedConversation([*says("hello"), ended()])
 
