@@ -296,7 +296,9 @@ class Agent:
             *self.prompts.instructions.notices,
             *((self.skills.catalog.note,) if self.skills is not None and self.skills.catalog.note else ()),
         )
-        return (*(Notice("warning", text) for text in texts), *self.trust.notices())
+        clash_note = self.skills.clash_note() if self.skills is not None else ""
+        clashes = (Notice("info", clash_note),) if clash_note else ()
+        return (*(Notice("warning", text) for text in texts), *clashes, *self.trust.notices())
 
     def custom_commands(self, used_names: Sequence[str] = ()) -> CustomCommands:
         """Read the custom commands from files; `used_names` are the names of the front end's own commands."""

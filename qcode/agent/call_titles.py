@@ -47,6 +47,7 @@ _NOUNS: Mapping[str, str] = {
     "notebook_edit": "an edit",
     "write": "a file",
     "agent": "a task",
+    "todo": "the to-do list",
     "exit_plan_mode": "a plan",
     "ask_person": "a question",
 }

@@ -361,17 +361,17 @@ def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
 def requests_note(calls: ApiCalls, discarded: int, *, is_explained: bool = False) -> str:
     """Return the cost of recovery from truncation as a sentence; empty without recovery.
 
-    For example: `5 API calls for 1 reply: 1 repeated with a higher output limit, 3 continued truncated text; 8,000
-    output tokens were discarded.` `discarded` is the number of discarded output tokens. `is_explained`: a notice has
+    For example: `5 API calls for 1 reply: 1 retry with a higher output limit, 3 continuations; 8,000 output tokens were
+    discarded.` `discarded` is the number of discarded output tokens. `is_explained`: a notice has
     already named the causes of the requests, so they are omitted.
     """
     if not calls.escalations and not calls.continuations:
         return ""
     causes = (
-        f"{calls.escalations} repeated with a higher output limit" if calls.escalations else "",
-        f"{calls.continuations} continued truncated text" if calls.continuations else "",
-        f"{calls.repairs} requested an answer or a complete call" if calls.repairs else "",
-        f"{calls.retries} repeated after an error" if calls.retries else "",
+        count_text(calls.escalations, "retry", "retries") + " with a higher output limit" if calls.escalations else "",
+        count_text(calls.continuations, "continuation") if calls.continuations else "",
+        count_text(calls.repairs, "request") + " for an answer or a complete call" if calls.repairs else "",
+        count_text(calls.retries, "retry", "retries") + " after an error" if calls.retries else "",
     )
     replies = f" for {count_text(calls.initial, 'reply', 'replies')}" if calls.initial else ""
     text = f"{count_text(calls.total, 'API call')}{replies}"

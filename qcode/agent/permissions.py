@@ -28,7 +28,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
-from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
+from qcode.safety.rules import Rules, exact_shell_rule, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_NOT_READ_ONLY, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.tools.workspace import command_environment
@@ -467,6 +467,10 @@ def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
     rule = verdict.proposed_rule
     if rule and trusted.with_allow(rule).judge(spec, arguments).is_allowed:
         return rule
+    command = arguments.get("command") if spec.name == "shell" else None
+    exact = exact_shell_rule(command) if isinstance(command, str) else ""
+    if exact and trusted.with_allow(exact).judge(spec, arguments).is_allowed:
+        return exact
     return next((mode for mode in _MODES if trusted.with_mode(mode).judge(spec, arguments).is_allowed), "")
 
 

@@ -519,13 +519,16 @@ def _turn_tokens(turn: TurnUsage) -> str:
 
 
 def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:
-    return turn.by_model or (ModelUsage(turn.model, turn.usage, turn.cost),)
+    has_request = turn.api_calls.total or turn.usage != Usage()
+    return turn.by_model or ((ModelUsage(turn.model, turn.usage, turn.cost),) if has_request else ())
 
 
 def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
     usage = Usage()
     for used in parts:
         usage = usage + used.usage
+    if usage.input is None and usage.output is None:
+        return f"  {cut(model, 34):<34} usage not reported"
     tokens = f"{_tokens_text(usage.input)} in, {_tokens_text(usage.output)} out"
     return f"  {cut(model, 34):<34} {tokens}, {_cost_text(parts)}"
 
@@ -536,7 +539,8 @@ def _cost_text(turns: Sequence[TurnUsage | ModelUsage]) -> str:
         is_reported = any(turn.usage.input is not None for turn in turns)
         return f"{_UNKNOWN} ({'no price for this model' if is_reported else 'usage not reported'})"
     text = cost_text(sum(known_costs, Decimal(0)))
-    return text if len(known_costs) == len(turns) else f"{text}, without turns of unknown cost"
+    unknown = len(turns) - len(known_costs)
+    return f"{text}, plus {count_text(unknown, 'turn')} of unknown cost" if unknown else text
 
 
 def _details_text(*parts: tuple[str, int | None]) -> str:
@@ -552,7 +556,7 @@ def _hit_rate_text(usage: Usage) -> str:
 
 def _calls_text(calls: ApiCalls) -> str:
     parts = [
-        (calls.initial, "reply", "replies"),
+        (calls.initial, "first attempt", "first attempts"),
         (calls.escalations, "retry with a larger output cap", "retries with a larger output cap"),
         (calls.continuations, "continuation", "continuations"),
         (calls.repairs, "correction of a tool call", "corrections of tool calls"),

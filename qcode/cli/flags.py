@@ -584,6 +584,7 @@ Environment:
   QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS
   QCODE_HOME (config and state under one folder)
   NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
+  TERM=dumb (the app in linear mode: plain lines, for a screen reader)
 
 The app asks before it uses files of an unknown folder; pipe mode never asks and
 is restricted there. Without a key the app first asks for one; Esc opens the

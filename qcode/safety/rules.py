@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import string
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
@@ -442,6 +443,17 @@ def propose_shell(command: SimpleCommand) -> str:
     if has_special_words or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
     return f"shell({' '.join(map(_quoted, words))})"
+
+
+_PLAIN_CHARS = frozenset(f"{string.ascii_letters}{string.digits} _-+=:,./@%")
+
+
+def exact_shell_rule(command: str) -> str:
+    """Return the rule for exactly this command, empty if it has characters that are special in a rule or a shell.
+
+    No question proposes it for a dangerous command such as `rm -rf build`, but it is narrower than bypass mode.
+    """
+    return f"shell({command})" if command.strip() and _PLAIN_CHARS.issuperset(command) else ""
 
 
 def _quoted(word: str) -> str:

@@ -104,7 +104,11 @@ class AgentCards:
         `summary` is the result that the card shows.
         """
         agent = self._agents.pop(call_id, None)
-        if agent is not None and agent.wait and agent.wait.removesuffix("…") not in one_line(summary, _MAX_SUMMARY_CHARS):
+        if (
+            agent is not None
+            and agent.wait
+            and agent.wait.removesuffix("…") not in one_line(summary, _MAX_SUMMARY_CHARS)
+        ):
             self._end_wait(call_id, agent)
         for asked_id in agent.asked_call_ids if agent is not None else ():
             self._withdraw(asked_id)

@@ -72,7 +72,7 @@ def test_pipe_mode_prefers_a_skill_to_a_command_of_the_project(cli: CliRunner, o
         assert "Of the skill." in server.requests[0].messages[-1].text
 
 
-def test_broken_and_hidden_skills_are_one_line_each_at_the_start(cli: CliRunner, own: Path) -> None:
+def test_broken_skill_is_reported_at_the_start_and_a_hidden_one_only_in_the_list(cli: CliRunner, own: Path) -> None:
     put(own, "broken", "nothing")
     put(own, "pdf")
     put(cli.work / ".claude/skills", "pdf")
@@ -80,7 +80,6 @@ def test_broken_and_hidden_skills_are_one_line_each_at_the_start(cli: CliRunner,
         done = cli.ask(server, "-p", "hi", "--trust")
     assert done.err.splitlines() == [
         "qcode: ~/.claude/skills/broken/SKILL.md:1: no front matter: the file must begin with a --- line",
-        "qcode: 1 skill not used, another one has the name: pdf of .claude/skills (~/.claude/skills)",
     ]
     with FakeServer("openai", [Turn(text="Well.")]) as server:
         assert cli.ask(server, "-p", "hi", "--trust", "--no-skills").err == ""

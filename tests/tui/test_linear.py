@@ -631,7 +631,9 @@ def test_choice_answers_the_question_of_the_model_with_its_label() -> None:
 
 def test_hooks_are_listed_with_their_runs(tmp_path: Path) -> None:
     own = ScriptedConversation()
-    assert "No hooks. Add [[hooks.PreToolUse]]" in "\n".join(talk(own, "/hooks"))
+    none = "\n".join(talk(own, "/hooks"))
+    assert "No hooks. Add [[hooks.PreToolUse]]" in none
+    assert "`" not in none
     stop = Handler(
         "Stop", "", HookCommand("make test"), 5, "go-on", "own", location="~/config.toml:3", label="make test"
     )

@@ -378,7 +378,7 @@ def test_cost_of_recovery_is_reported_at_the_end() -> None:
     assert present(ended(Outcome.END_TURN, api_calls=calls, discarded=8_000)).of("notice")[-1] == (
         "notice",
         "info",
-        "5 API calls for 1 reply: 1 repeated with a higher output limit, 3 continued truncated text; 8,000 output "
+        "5 API calls for 1 reply: 1 retry with a higher output limit, 3 continuations; 8,000 output "
         "tokens were discarded.",
     )
 

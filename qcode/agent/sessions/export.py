@@ -235,12 +235,12 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
 
 
 def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
-    for attachment in prompt.attached:
-        content = fenced(attachment.content.strip("\n"))
-        yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{content}\n"
     if prompt.typed_text:
         yield f"{prompt.typed_text}\n"
     yield from map(_markdown_image, prompt.images)
+    for attachment in prompt.attached:
+        content = fenced(attachment.content.strip("\n"))
+        yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{content}\n"
 
 
 def _markdown_call(view: CallView) -> Iterator[str]:

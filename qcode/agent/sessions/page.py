@@ -98,12 +98,12 @@ def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[
 
 
 def _prompt(prompt: PromptParts) -> Iterator[str]:
-    for attachment in prompt.attached:
-        head = f"<summary>{_text(attachment.kind)} <code>{_text(single_spaced(attachment.name))}</code></summary>"
-        yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
     if prompt.typed_text or prompt.images:
         images = "".join(map(_image, prompt.images))
         yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed_text)}</div>{images}</div>'
+    for attachment in prompt.attached:
+        head = f"<summary>{_text(attachment.kind)} <code>{_text(single_spaced(attachment.name))}</code></summary>"
+        yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
     if prompt.full_text:
         yield f'<details class="call"><summary>Prompt sent for the command</summary>{_pre(prompt.full_text)}</details>'
 

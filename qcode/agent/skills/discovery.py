@@ -61,6 +61,11 @@ class DiscoveredSkills:
     """The skills hidden by another skill with the same handle, each with the skill that is used."""
 
 
+def _home_label(path: Path, home: Path | None) -> str:
+    """Return a path for the user, with `~` for the home folder."""
+    return f"~/{path.relative_to(home).as_posix()}" if home is not None and path.is_relative_to(home) else str(path)
+
+
 def skill_folders(
     config_dir: Path | None,
     home: Path | None,
@@ -78,7 +83,7 @@ def skill_folders(
     """
     folders: list[SkillFolder] = []
     if config_dir is not None:
-        folders.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
+        folders.append(SkillFolder(config_dir / FOLDER, _home_label(config_dir / FOLDER, home)))
         if reads_other_programs and home is not None:
             folders += [SkillFolder(home / name, f"~/{name}") for name in OTHER_SKILL_FOLDERS]
     folders += [SkillFolder(_configured_folder(path, home), path, is_configured=True) for path in configured_paths]

@@ -132,14 +132,19 @@ class SkillLibrary:
         return self.catalog.text
 
     def notices(self) -> tuple[str, ...]:
-        """Return lines for the user at startup, about invalid files and hidden skills."""
+        """Return lines for the user at startup, about invalid files."""
+        return (*self.discovered.problems, *self._problems)
+
+    def clash_note(self) -> str:
+        """Return which skills are not used because another one has the same name; empty if there are none."""
         hidden = self.discovered.name_clashes
         names = ", ".join(
-            f"{skill.handle} of {skill.folder_label} ({used.folder_label})" for skill, used in hidden[:_MAX_NAMED]
+            f"{skill.handle} in {skill.folder_label} (used: the one in {used.folder_label})"
+            for skill, used in hidden[:_MAX_NAMED]
         )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
-        line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
-        return (*self.discovered.problems, *self._problems, *((line,) if hidden else ()))
+        count = count_text(len(hidden), "skill")
+        return f"{count} not used, because another one has the same name: {names}{more}" if hidden else ""
 
     def find(self, name: str) -> Skill:
         """Return the skill with this name; raise `Refused` if there is none or it is switched off."""

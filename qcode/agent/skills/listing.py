@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from qcode.agent.options import RunContext
 
 _MAX_DESCRIPTION_CHARS = 240
-_NO_SKILLS = "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
+_NO_SKILLS = (
+    "No skills. A skill is a folder with a SKILL.md in ~/.config/qcode/skills, ~/.claude/skills, ~/.agents/skills or "
+    ".qcode/skills. A new one is found when qcode starts."
+)
 _RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
 _TURNED_OFF = "No skills: --no-skills was given."
 

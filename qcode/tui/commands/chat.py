@@ -184,8 +184,11 @@ def _clear(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(TURN_RUNS)
     else:
+        had_messages = bool(context.agent.conversation.messages)
         context.agent.conversation.clear()
         context.view.show_new_session()
+        if had_messages:
+            context.view.notify("info", "New session. /resume brings the previous one back.")
 
 
 def _connect(context: CommandContext, provider: str) -> None:

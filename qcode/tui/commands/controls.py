@@ -18,6 +18,7 @@ from qcode.text.clean import one_line, quoted
 from qcode.text.match import unknown_name_error
 from qcode.text.sentences import capitalized
 from qcode.tui.commands.command import Command, CommandContext
+from qcode.tui.failures import with_app_commands
 from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _hooks(context: CommandContext, _argument: str) -> None:
 
     hooks = context.agent.conversation.hooks
     if hooks is None:
-        context.view.notify("info", NO_HOOKS)
+        context.view.notify("info", with_app_commands(NO_HOOKS).replace("`", ""))
         return
     lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.stats)
     context.view.show_panel("Hooks", "\n".join(lines))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import ServerStatus
 
 NO_SERVERS = (
-    "No tool servers configured. Add one to your config.toml:\n\n"
-    '  [mcp_servers.NAME]\n  command = "PROGRAM"\n\n'
+    "No tool servers configured. Add one in a shell, then restart qcode:\n\n"
+    "  qcode mcp add NAME -- PROGRAM\n\n"
     "or start with --mcp-config FILE."
 )
 _MAX_LOG_LINES = 12

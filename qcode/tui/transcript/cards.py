@@ -385,7 +385,9 @@ class Card(Foldable):
         free_width = width - 2 - cell_len(self._name)
         reserved = min(cell_len(self._argument) + 1, free_width // 2) if self._argument else 0
         status = shorten_to_words(self._status(), max(0, free_width - reserved - 2))
-        status = f"  {status}" if status else ""
+        # A name that is padded to the width of the longest one ends in a blank.
+        blanks = " " if not self._argument and self._name.endswith(" ") else "  "
+        status = f"{blanks}{status}" if status else ""
         spans: list[Span] = [(f"{_ICONS[self.state]} ", style_of(self._slot())), (self._name, style_of("card-title"))]
         # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)

@@ -440,7 +440,7 @@ def test_hunks_of_a_diff_are_separated_without_their_headers() -> None:
 def test_every_format_reports_truncation_and_cost() -> None:
     turns = turns_of(history_of(SAID, {3: TRUNCATED}))
     expected = (
-        "3 API calls for 1 reply: 1 repeated with a higher output limit, 1 continued truncated text; 8,000 output "
+        "3 API calls for 1 reply: 1 retry with a higher output limit, 1 continuation; 8,000 output "
         "tokens were discarded."
     )
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
@@ -557,6 +557,13 @@ def test_turn_shows_the_time_it_worked_without_the_wait_for_the_user(form: Expor
     assert "5 s" in text
     assert "15 s" not in text
     assert "interrupted" not in text
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_attachment_is_below_the_prompt_as_in_the_app(form: ExportForm) -> None:
+    blocks = (Text('<file path="cart.py">\nTOTAL = 3\n</file>'), Text("Explain the file."))
+    text = written(form, Message("user", blocks), assistant(Text("Fine.")))
+    assert text.index("Explain the file.") < text.index("TOTAL = 3")
 
 
 @pytest.mark.parametrize("form", ["md", "html"])

@@ -65,6 +65,14 @@ def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
     assert (lost.folder_label, used.folder_label) == (".claude/skills", "~/.claude/skills")
 
 
+def test_folder_of_the_configuration_is_shown_relative_to_the_home_folder(places: Places) -> None:
+    config = places.home / ".config/qcode"
+    (first, *_) = discovery.skill_folders(config, places.home, places.root, places.root, is_trusted=False)
+    assert first.label == "~/.config/qcode/skills"
+    (first, *_) = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=False)
+    assert first.label == str(places.config / "skills")
+
+
 def test_linked_skill_is_one_skill(places: Places) -> None:
     put(places.root / ".agents/skills", "x")
     (places.root / ".claude/skills").mkdir(parents=True)

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -428,6 +429,18 @@ def test_undo_in_diff_is_refused_with_its_reason_after_a_later_change(tmp_path: 
     played(tmp_path, test, size=(40, 20))
 
 
+def test_cleared_conversation_names_the_command_that_brings_it_back(tmp_path: Path) -> None:
+    hint = "New session. /resume brings the previous one back."
+
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/clear")
+        await run.until(lambda: hint in run.text)
+        await run.send("/clear")
+        await run.until(lambda: hint not in run.text)
+
+    played(tmp_path, test)
+
+
 def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
@@ -722,11 +735,23 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
         TurnUsage("on", "b/m", Usage(1_000, 50), None, ApiCalls(2)),
     ]
     text = usage_report_text(turns)
-    assert "API calls   8 (3 replies, 1 retry with a larger output cap, 3 continuations, 1 compaction)" in text
+    assert "API calls   8 (3 first attempts, 1 retry with a larger output cap, 3 continuations, 1 compaction)" in text
     assert "73% from the cache" in text
     assert "discarded 8k" in text
     assert "By model" in text
     assert "unknown" in text
+
+
+def test_cost_report_names_turns_of_unknown_cost_and_only_models_that_were_called() -> None:
+    turns = [
+        TurnUsage("go", "a/m", Usage(10_000, 500), Decimal("0.5"), ApiCalls(1)),
+        TurnUsage("on", "b/m", Usage(), None, ApiCalls(1)),
+        TurnUsage("/compact", "c/m", Usage(), None, ApiCalls()),
+    ]
+    lines = usage_report_text(turns[:2]).split("\n")
+    assert lines[0].endswith(", plus 1 turn of unknown cost")
+    assert f"  {'b/m':<34} usage not reported" in lines
+    assert "c/m" not in usage_report_text(turns)
 
 
 def test_cost_report_says_that_a_compaction_without_enough_text_sent_no_request() -> None:

@@ -186,6 +186,14 @@ def test_read_call_is_one_row_and_expands_to_its_output() -> None:
     assert rows(failed) == ["✗ Read   x.py  failed · x.py does not exist"]
 
 
+def test_card_without_an_argument_has_no_extra_blank_before_its_status() -> None:
+    card = Card("todo", "", Clock())
+    card.change(CardUpdate(state="done", summary="3 of 3 done"))
+    assert rows(card) == ["✓ Todo   3 of 3 done"]
+    card.change(CardUpdate(argument="find the tests"))
+    assert rows(card) == ["✓ Todo   find the tests  3 of 3 done"]
+
+
 def test_failed_read_call_wraps_if_its_reason_does_not_fit_one_row() -> None:
     card = Card("read", "src/a.py", Clock())
     card.change(CardUpdate(state="failed", summary="not found"))
