@@ -76,4 +76,4 @@ def test_cost_names_the_causes_of_requests_in_words_for_users() -> None:
     metrics = RecoveryMetrics(reserved_output_tokens=324_000, saved_output_tokens=976_000)
     report = usage_report_text([usage], metrics)
     assert "976k of 1.3M output tokens were not reserved, because a short reply" in report
-    assert "API calls   4 (1 reply, 1 retry with a larger output cap, 2 corrections of tool calls)" in report
+    assert "API calls   4 (1 first attempt, 1 retry with a larger output cap, 2 corrections of tool calls)" in report

@@ -267,7 +267,7 @@ def test_instruments_of_a_conversation_agree_with_the_requests_of_the_hosts(turn
         cost = run.cost()
     causes = Counter(item.cause for item in known.seen)
     repeats = f"{causes['escalations']} retries with a larger output cap"
-    parts = f"{causes['initial']} replies, {repeats}, {causes['continuations']} continuations"
+    parts = f"{causes['initial']} first attempts, {repeats}, {causes['continuations']} continuations"
     assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in " ".join(cost.split("\n "))
     for model in PRICES:
         sent, received = map(tokens_text, tokens(known.seen, model))

@@ -139,7 +139,7 @@ def test_advice_about_a_model_names_commands_of_the_app(reason: str, shown: str)
         await run.until(lambda: run.app.widgets.prompt.text == "/model x/y")
         assert shown in " ".join(run.text.split())
         await run.type_over("/hooks")
-        await run.until(lambda: "`!qcode help hooks.EVENT` shows the keys" in " ".join(run.text.split()))
+        await run.until(lambda: "!qcode help hooks.EVENT shows the keys" in " ".join(run.text.split()))
 
     conversation.hooks = None
     drive(test, conversation)
@@ -346,7 +346,7 @@ def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
         await run.send("/skills")
         await run.until(lambda: "No skills." in run.text)
         said_text = " ".join(run.text.split())
-        assert "A skill is a folder with a SKILL.md in ~/.claude/skills" in said_text
+        assert "A skill is a folder with a SKILL.md in ~/.config/qcode/skills, ~/.claude/skills" in said_text
         assert "This folder is not trusted" not in said_text
 
     drive(test)
