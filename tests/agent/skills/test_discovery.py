@@ -67,9 +67,9 @@ def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
 
 def test_folder_of_the_configuration_is_shown_relative_to_the_home_folder(places: Places) -> None:
     config = places.home / ".config/qcode"
-    (first, *_) = discovery.skill_folders(config, places.home, places.root, places.root, is_trusted=False)
+    (first, *_) = discovery.skill_folders(config, places.home, places.root, places.root, reads_project=False)
     assert first.label == "~/.config/qcode/skills"
-    (first, *_) = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=False)
+    (first, *_) = discovery.skill_folders(places.config, places.home, places.root, places.root, reads_project=False)
     assert first.label == str(places.config / "skills")
 
 
