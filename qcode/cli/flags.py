@@ -581,8 +581,7 @@ Environment:
   (each takes precedence over a key stored with qcode auth login; auth status
   shows which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
-  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS
-  QCODE_HOME (config and state under one folder)
+  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (folder of config and state)
   NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
   TERM=dumb (the app in linear mode: plain lines, for a screen reader)
 
