@@ -395,7 +395,7 @@ class CallRound:
         """Reject a truncated, malformed or damaged call. The repair budget is charged once per reply."""
         pending = self.calls[index]
         name, is_cut = pending.call.name, pending.state == "incomplete"
-        if is_cut and pending.escalates_next:
+        if is_cut and pending.escalates_next_request:
             text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
             rejections = self.limits.count_rejected_write(name, pending.raw)

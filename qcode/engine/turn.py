@@ -194,7 +194,7 @@ class Turn:
         self._is_answered = False
         """The last reply has text."""
         self._compaction = CompactionScheduler(settings.compaction)
-        self._escalates_next = False
+        self._escalates_next_request = False
         """See `recovery.RunCalls`."""
         self._held_stops = 0
         """How often a hook has continued the turn."""
@@ -282,7 +282,7 @@ class Turn:
             can_compact=self._compaction.is_available,
             fallback=settings.fallback,
             note=self.tally.limits_note,
-            starts_escalated=self._escalates_next,
+            starts_escalated=self._escalates_next_request,
             allows_calls=settings.allows_calls,
         )
 
@@ -307,7 +307,7 @@ class Turn:
             case WaitElapsed(seconds=seconds):
                 return self._relay_reply(reply, reply.handle_wait_elapsed(seconds))
             case LimitAnswered(should_wait=should_wait):
-                return self._relay_reply(reply, reply.handle_limit_answered(should_wait=should_wait))
+                return self._relay_reply(reply, reply.handle_rate_limit_answered(should_wait=should_wait))
             case _:
                 effects = reply.handle_event(incoming)
                 is_over = isinstance(incoming, ReplyEnded) or reply.result is not None
@@ -344,7 +344,7 @@ class Turn:
 
     def _apply_result(self, result: ReplyResult) -> list[Effect]:
         """Run the calls of a finished reply, start the next step, or end the turn."""
-        self._escalates_next = result.escalates_next
+        self._escalates_next_request = result.escalates_next_request
         text = self._paused_text + (result.message.text if result.message else "")
         if self._paused_text and self._reply_texts:
             self._reply_texts.pop()  # `text` begins with it

@@ -12,13 +12,13 @@ from qcode.engine.reply.assembler import ReplyShape
 from qcode.engine.reply.recovery import (
     AskForAnswer,
     Budget,
+    CommitPaused,
     Continue,
     Decision,
     Done,
     Escalate,
     Fail,
     RepairCall,
-    Resend,
     ResumeCall,
     RunCalls,
     decide,
@@ -59,7 +59,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("append-only text is continued", CUT, APPEND_ONLY, Continue(64000)),
     ("append-only thinking is escalated", THOUGHT, APPEND_ONLY, Escalate(64000)),
     ("a cut call without text is escalated", replace(CUT_CALL, has_text=False), APPEND_ONLY, Escalate(64000)),
-    ("a cut call after append-only text is answered", CUT_CALL, APPEND_ONLY, RunCalls(escalates_next=True)),
+    ("a cut call after append-only text is answered", CUT_CALL, APPEND_ONLY, RunCalls(escalates_next_request=True)),
     ("a cut write after append-only text may be resumed", CUT_CALL, replace(APPEND_ONLY, resumed_calls_left=3),
      ResumeCall()),
     ("an append-only call at the last cap gets no larger one", CUT_CALL, replace(APPEND_ONLY, escalation_cap=None),
@@ -89,7 +89,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("a refusal runs no call", replace(CALLS, stop=StopReason.REFUSAL), FRESH, Done(why="safety_blocked")),
     ("a full window ends it", replace(CUT, stop=StopReason.CONTEXT_WINDOW_EXCEEDED), FRESH,
      Done(True, "budget_exhausted")),
-    ("a pause is sent back", replace(TEXT, stop=StopReason.PAUSED), FRESH, Resend()),
+    ("a pause is sent back", replace(TEXT, stop=StopReason.PAUSED), FRESH, CommitPaused()),
     ("an unreadable call is repaired once", replace(TEXT, stop=StopReason.MALFORMED_CALL), FRESH, RepairCall()),
     ("a second unreadable call fails", replace(TEXT, stop=StopReason.MALFORMED_CALL), replace(FRESH, repairs_left=0),
      Fail("malformed")),
@@ -155,7 +155,7 @@ def test_decision_to_send_a_request_uses_a_remaining_budget(shape: ReplyShape, b
         case ResumeCall():
             assert budget.resumed_calls_left > 0
             assert shape.calls[-1] == "incomplete"
-        case Resend():
+        case CommitPaused():
             assert shape.stop is StopReason.PAUSED
         case Done() | RunCalls() | Fail():
             pass

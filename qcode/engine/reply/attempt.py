@@ -145,6 +145,11 @@ class Attempt:
         return self.assembler.drafts
 
     @property
+    def completes_call(self) -> bool:
+        """Whether the attempt asks for the rest of a truncated call's arguments."""
+        return self.kind == "resume"
+
+    @property
     def has_call(self) -> bool:
         return any(draft.kind == "call" for draft in self.drafts)
 

@@ -21,7 +21,7 @@ from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
-    AtLimit,
+    AtRateLimit,
     Backoff,
     CompactionFallback,
     EndUnsent,
@@ -82,7 +82,7 @@ def handle_attempt_failure(state: ReplyState, failure: ReplyFailed) -> list[Effe
         handled = _resend_changed(state, attempt, error, learned)
         if handled or isinstance(state.phase, NeedsCompaction):
             return [*learned, *handled]
-    if attempt.kind == "resume" and not error.kind.is_transient:
+    if attempt.completes_call and not error.kind.is_transient:
         return [*learned, *reject_truncated_call(state, attempt.request.max_tokens, "")]
     return [*learned, *_retry_or_abort(state, attempt, failure)]
 
@@ -93,7 +93,9 @@ def restart_after_damage(state: ReplyState) -> list[Effect] | None:
     This happens at most once per reply, because some hosts damage an event every time.
     """
     settings = state.plan.retries
-    is_over = state.failures >= settings.max_retries or state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
+    is_over = (
+        state.consecutive_failures >= settings.max_retries or state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
+    )
     if state.has_restarted_after_damage or is_over or not state.is_affordable:
         return None
     state.has_restarted_after_damage = True
@@ -116,8 +118,8 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         is_continued = attempt.has_nonblank_text and may_drop_call
     is_continued = is_continued and not is_shorter
     # New text is progress, so this failure does not follow directly on the earlier ones.
-    state.failures = 1 if is_continued else state.failures + 1
-    delay = delay_before_retry(error, state.failures, failure.jitter, state.plan.retries)
+    state.consecutive_failures = 1 if is_continued else state.consecutive_failures + 1
+    delay = delay_before_retry(error, state.consecutive_failures, failure.jitter, state.plan.retries)
     if delay is None and state.plan.fallback is not None and may_fall_back(error, state.plan.fallback):
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info if error.may_retry else replace(error.info, wait_refusal=_NO_RETRY))]
@@ -134,15 +136,15 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         state.superseded = None
         state.absorb_text(attempt)
     else:
-        if attempt.kind != "resume" and attempt.has_nonblank_text and not state.reply_drafts:
+        if not attempt.completes_call and attempt.has_nonblank_text and not state.reply_drafts:
             state.supersede(attempt)
         state.discard(attempt)
     backoff = Backoff("continue" if is_continued else "replay", attempt)
     if delay is not None:
         state.phase = backoff
-        return [Emit(Waiting(delay, error.message, state.failures, error.status)), Wait(delay)]
+        return [Emit(Waiting(delay, error.message, state.consecutive_failures, error.status)), Wait(delay)]
     assert limit_wait is not None
-    state.failures = 0
+    state.consecutive_failures = 0
     return _wait_or_ask(state, backoff, error.info, limit_wait, failure.jitter)
 
 
@@ -154,9 +156,9 @@ def _wait_or_ask(
     # A little later than the end of the limit, so that not all clients send a request in the same second.
     seconds = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
     if state.plan.retries.wait_for_limit == "ask":
-        state.phase = AtLimit(after_wait, limit, seconds, is_question=True)
+        state.phase = AtRateLimit(after_wait, limit, seconds, is_question=True)
         return [Emit(LimitReached(limit, seconds, is_question=True))]
-    return _wait_for_limit(state, AtLimit(after_wait, limit, seconds, is_question=False))
+    return _wait_for_limit(state, AtRateLimit(after_wait, limit, seconds, is_question=False))
 
 
 def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
@@ -180,7 +182,10 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
 
 
 def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Effect]:
-    """Wait or end, because no fallback model could be used. See `NoModelLeft` for `limit`."""
+    """Wait or end, because no fallback model could be used.
+
+    `limit` is the rate limit of another model that ends first; None if there is none.
+    """
     phase = state.phase
     assert isinstance(phase, NeedsModel)
     state.plan = replace(state.plan, fallback=None)
@@ -213,7 +218,7 @@ def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
     return replace(state.replaced_model_error, message=message)
 
 
-def handle_limit_answer(state: ReplyState, phase: AtLimit, *, should_wait: bool) -> list[Effect]:
+def handle_rate_limit_answer(state: ReplyState, phase: AtRateLimit, *, should_wait: bool) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
     if not should_wait:
         # Before a switch of models the attempt is still open; otherwise it was already absorbed or discarded.
@@ -222,7 +227,7 @@ def handle_limit_answer(state: ReplyState, phase: AtLimit, *, should_wait: bool)
     return _wait_for_limit(state, replace(phase, is_question=False))
 
 
-def handle_limit_wait(state: ReplyState, phase: AtLimit, seconds: float) -> list[Effect]:
+def handle_rate_limit_wait(state: ReplyState, phase: AtRateLimit, seconds: float) -> list[Effect]:
     """Keep waiting, or send the request if the limit has ended.
 
     After a long sleep of the machine the user is asked first: the work may no longer be wanted.
@@ -243,7 +248,9 @@ def _with_retries(state: ReplyState, error: ProviderError) -> str:
     """Return the message of the last error, with the number of retries before it."""
     # `failures` counts a failure twice if no fallback model could be used. In `records`, the first request to a
     # fallback model is a retry too.
-    retries = min(state.failures - 1 + state.text_resumptions, sum(record.is_retry for record in state.records))
+    retries = min(
+        state.consecutive_failures - 1 + state.text_resumptions, sum(record.is_retry for record in state.records)
+    )
     note = f" (after {count_text(retries, 'retry', 'retries')})"
     return f"{error.message.rstrip('.')}{note}" if retries > 0 and error.kind.is_transient else error.message
 
@@ -259,7 +266,7 @@ def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
     return f"later than the maximum wait of {duration_text(max_wait)}" if retry_after > max_wait else ""
 
 
-def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
+def _wait_for_limit(state: ReplyState, phase: AtRateLimit) -> list[Effect]:
     if phase.seconds_left <= 0:
         return retry(state, phase.after_wait)
     state.phase = phase
@@ -301,8 +308,8 @@ def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list
     effects = state.keep_longest_text(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
-        return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
-    return effects + state.finish("failed", None, "", why="error", error=error)
+        return effects + state.finish("cut", StopReason.MAX_TOKENS, why="error", note=note)
+    return effects + state.finish("failed", why="error", error=error)
 
 
 def compact_or_end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
@@ -316,9 +323,9 @@ def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | Non
     effects = state.keep_longest_text(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
-        return effects + state.finish("cut", stop, "", why="budget_exhausted", note=note)
+        return effects + state.finish("cut", stop, why="budget_exhausted", note=note)
     error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
-    return effects + state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, "", why="error", error=error)
+    return effects + state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, why="error", error=error)
 
 
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
@@ -343,7 +350,7 @@ def _replay(state: ReplyState, attempt: Attempt) -> list[Effect]:
             effects.append(_retry_notice(state, cap))
         else:
             state.transport_retries += 1
-            effects.append(state.start_over("transport", state.transport_retries, cap))
+            effects.append(state.retract_text("transport", state.transport_retries, cap))
     return effects + state.send_again(attempt, cap)
 
 
@@ -485,7 +492,7 @@ def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> lis
     if attempt is not None:
         state.discard(attempt)
         if attempt.has_shown_anything:
-            effects.append(state.start_over(reason, 1, cap))
+            effects.append(state.retract_text(reason, 1, cap))
     return effects + state.send("first", replace(request, max_tokens=cap), "initial" if is_first else "retries")
 
 

@@ -1,6 +1,6 @@
 """The phases of a reply, and its result, as values that can be printed and compared.
 
-Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtLimit`, `NeedsModel`, `NeedsCompaction` or
+Between two inputs a reply is `Unsent`, `Streaming`, `Backoff`, `AtRateLimit`, `NeedsModel`, `NeedsCompaction` or
 `Finished`; `Closed` and `Reopened` exist only while an input is handled. `reply` and `failures` decide which phase
 follows.
 """
@@ -34,7 +34,7 @@ class ReceivedCall:
     """The argument text as received."""
     cap: int
     """The output cap of the request in tokens."""
-    escalates_next: bool = False
+    escalates_next_request: bool = False
     """The next request has a larger cap, so the model may send a truncated call again unchanged."""
 
 
@@ -53,7 +53,7 @@ class ReplyResult:
     """Explains to the user why the reply is incomplete."""
     limit: Limit | None = None
     """The limit for the whole prompt (replies, tool calls, cost, time) that ended the reply, or None."""
-    escalates_next: bool = False
+    escalates_next_request: bool = False
     """See `recovery.RunCalls`."""
 
 
@@ -97,7 +97,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class AtLimit:
+class AtRateLimit:
     """The reply waits for the end of a rate limit, or for the user's decision about this wait."""
 
     after_wait: Backoff | NeedsModel
@@ -143,7 +143,7 @@ class Finished:
 
 
 ReplyPhase: TypeAlias = (
-    Unsent | Streaming | Closed | Reopened | Backoff | AtLimit | NeedsModel | NeedsCompaction | Finished
+    Unsent | Streaming | Closed | Reopened | Backoff | AtRateLimit | NeedsModel | NeedsCompaction | Finished
 )
 
 

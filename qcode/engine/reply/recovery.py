@@ -56,7 +56,7 @@ class Done:
 class RunCalls:
     """Commit the reply and run its complete calls; an incomplete last call is rejected."""
 
-    escalates_next: bool = False
+    escalates_next_request: bool = False
     """The next request has the larger cap.
 
     This reply could not be escalated, because the front end cannot remove the text that it showed.
@@ -64,7 +64,7 @@ class RunCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Resend:
+class CommitPaused:
     """Commit the reply and send it back unchanged, because the provider paused."""
 
 
@@ -106,7 +106,9 @@ class Fail:
     why: Literal["thinking_only", "empty", "unknown", "malformed"]
 
 
-Decision: TypeAlias = Done | RunCalls | Resend | Escalate | Continue | AskForAnswer | ResumeCall | RepairCall | Fail
+Decision: TypeAlias = (
+    Done | RunCalls | CommitPaused | Escalate | Continue | AskForAnswer | ResumeCall | RepairCall | Fail
+)
 
 
 def decide(shape: ReplyShape, budget: Budget) -> Decision:
@@ -120,7 +122,7 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
     if shape.calls:
         return RunCalls()
     if shape.stop is StopReason.PAUSED:
-        return Resend()
+        return CommitPaused()
     if shape.stop is StopReason.MALFORMED_CALL:
         return RepairCall() if budget.repairs_left and budget.is_affordable else Fail("malformed")
     if shape.stop is StopReason.UNKNOWN and not shape.has_text:
@@ -148,7 +150,7 @@ def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
         return Escalate(budget.escalation_cap)
     if shape.calls:
         is_resumable = shape.arguments_incomplete and budget.resumed_calls_left > 0
-        return ResumeCall() if is_resumable else RunCalls(escalates_next=budget.escalation_cap is not None)
+        return ResumeCall() if is_resumable else RunCalls(escalates_next_request=budget.escalation_cap is not None)
     if not shape.has_text:
         return _decide_textless(shape, budget)
     return _decide_continuation(shape, budget)

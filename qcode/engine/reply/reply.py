@@ -17,7 +17,7 @@ from qcode.engine.reply import failures, requests
 from qcode.engine.reply.assembler import ReplyShape
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
-    AtLimit,
+    AtRateLimit,
     Backoff,
     Finished,
     KeepTruncated,
@@ -31,13 +31,13 @@ from qcode.engine.reply.phase import (
 from qcode.engine.reply.recovery import (
     AskForAnswer,
     Budget,
+    CommitPaused,
     Continue,
     Decision,
     Done,
     Escalate,
     Fail,
     RepairCall,
-    Resend,
     ResumeCall,
     RunCalls,
     decide,
@@ -71,7 +71,10 @@ from qcode.protocol.usage import Usage
 
 
 class Reply:
-    """One reply. `begin` sends the first request; then each input returns its effects."""
+    """One reply. `begin` sends the first request; then each input returns its effects.
+
+    `ledger` counts the requests, tokens and costs of the turn.
+    """
 
     def __init__(
         self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger, *, turn: int, step: int
@@ -126,7 +129,10 @@ class Reply:
         return effects + self._attempt_ended(attempt, event) if isinstance(event, ReplyEnded) else effects
 
     def handle_failure(self, failure: ReplyFailed) -> list[Effect]:
-        """Retry, wait or end after the stream failed, or decide again about an earlier attempt."""
+        """Retry, wait or end after the stream failed.
+
+        If the attempt had replaced a truncated one, the truncated one may be reopened and decided on again.
+        """
         state = self._state
         effects = failures.handle_attempt_failure(state, failure)
         phase = state.phase
@@ -140,23 +146,27 @@ class Reply:
         match self._state.phase:
             case Backoff() as phase:
                 return failures.retry(self._state, phase)
-            case AtLimit(is_question=False) as phase:
-                return failures.handle_limit_wait(self._state, phase, seconds)
+            case AtRateLimit(is_question=False) as phase:
+                return failures.handle_rate_limit_wait(self._state, phase, seconds)
             case _:
                 return []
 
-    def handle_limit_answered(self, *, should_wait: bool) -> list[Effect]:
+    def handle_rate_limit_answered(self, *, should_wait: bool) -> list[Effect]:
+        """Wait or end, as the user decided when a rate limit was reached."""
         phase = self._state.phase
-        if not isinstance(phase, AtLimit) or not phase.is_question:
+        if not isinstance(phase, AtRateLimit) or not phase.is_question:
             return []
-        return failures.handle_limit_answer(self._state, phase, should_wait=should_wait)
+        return failures.handle_rate_limit_answer(self._state, phase, should_wait=should_wait)
 
     def resume_with_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
         """Continue with another model after `NeedsModel`."""
         return failures.resume_with_model(self._state, plan, model, counter)
 
     def resume_without_model(self, limit: ErrorInfo | None = None) -> list[Effect]:
-        """Wait or end after `NeedsModel`, because no other model is available. See `NoModelLeft` for `limit`."""
+        """Wait or end after `NeedsModel`, because no other model is available.
+
+        `limit` is the rate limit of another model that ends first; None if there is none.
+        """
         return failures.resume_without_model(self._state, limit)
 
     def resume(self, messages: tuple[Message, ...]) -> list[Effect]:
@@ -183,17 +193,16 @@ class Reply:
                 state.close_attempt(attempt, "cancelled")
             case NeedsCompaction(attempt=attempt) | NeedsModel(attempt=attempt):
                 pass
-            case AtLimit(after_wait=NeedsModel(attempt=attempt)):
+            case AtRateLimit(after_wait=NeedsModel(attempt=attempt)):
                 pass
         effects = state.keep_longest_text(attempt, is_interrupted=True)
-        return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
+        return effects + state.finish("cancelled", why="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
         """Record the ended attempt, classify it, and carry out the decision about it."""
         state = self._state
         state.close_attempt(attempt, str(ended.stop))
-        state.failures = 0
-        state.learned_limit_kinds.clear()
+        state.reset_failures()
         usage = attempt.assembler.usage
         state.counter.record(attempt.request, usage.input, usage.output)
         model = state.model
@@ -201,9 +210,10 @@ class Reply:
             Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._turn_and_step))
         ]
         shape = attempt.assembler.shape(attempt.request.max_tokens, has_earlier_text=bool(state.text.strip()))
-        if attempt.kind == "resume" and not _is_stopped(shape):
+        if attempt.completes_call and not _is_stopped(shape):
             return effects + failures.handle_arguments(state, attempt, shape)
-        if attempt.kind == "resume":
+        if attempt.completes_call:
+            # The reply ends without the truncated call, and without what was received of its arguments.
             attempt.assembler.drafts = []
             state.reply_drafts = without_calls(state.reply_drafts)
         if attempt.kind == "repair":
@@ -219,16 +229,16 @@ class Reply:
         state = self._state
         state.close_attempt(attempt, "repetition")
         stopped: list[Effect] = [StopRequest()]
-        if attempt.kind == "resume":
+        if attempt.completes_call:
             return stopped + failures.reject_truncated_call(state, attempt.request.max_tokens, "")
         if attempt.kind == "continuation" and state.was_cut:
             state.absorb_text(attempt)
             note = describe_cut(state.records, "repetition")
-            return stopped + state.finish("cut", StopReason.MAX_TOKENS, "", why="no_progress", note=note)
+            return stopped + state.finish("cut", StopReason.MAX_TOKENS, why="no_progress", note=note)
         stopped += state.keep_longest_text(attempt)
         note = describe_repetition(has_text=bool(state.text.strip()))
         error = ErrorInfo(ErrorKind.REPETITION, note)
-        return stopped + state.finish("failed", None, "", why="error", note=note, error=error)
+        return stopped + state.finish("failed", why="error", note=note, error=error)
 
     def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Learn that the host truncates far below the cap, if the escalated attempt was hardly longer."""
@@ -256,9 +266,11 @@ class Reply:
             return shape
         state.discard(attempt)
         effects += state.restore_superseded()
+        # `_perform` adds the blocks and tokens of `attempt` to the reply; the restored text must stay as it is.
         attempt.assembler.drafts = []
         attempt.assembler.usage = Usage()
-        if not (_is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut):
+        has_final_stop = _is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL
+        if state.was_cut and not has_final_stop:
             shape = replace(shape, stop=StopReason.MAX_TOKENS, raw_stop=state.cut_raw_stop)
         return replace(shape, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
 
@@ -328,7 +340,7 @@ class Reply:
                 return failures.ask_for_arguments(state)
             case RunCalls():
                 return self._run_calls(decision, attempt, shape)
-            case Resend():
+            case CommitPaused():
                 state.absorb(attempt)
                 return state.finish("paused", shape.stop, shape.raw_stop)
             case Done():
@@ -344,9 +356,13 @@ class Reply:
         if not shape.arguments_incomplete:
             return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
         state.mark_cut(shape.raw_stop)
-        escalates = decision.escalates_next
         return state.finish(
-            "calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap, escalates_next=escalates
+            "calls",
+            StopReason.MAX_TOKENS,
+            shape.raw_stop,
+            why="retry_limit",
+            cap=cap,
+            escalates_next_request=decision.escalates_next_request,
         )
 
     def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
@@ -356,7 +372,7 @@ class Reply:
         state.has_escalated = True
         state.supersede(attempt, shape)
         return [
-            state.start_over("max_tokens", 1, cap),
+            state.retract_text("max_tokens", 1, cap),
             Emit(OutputEscalated(attempt.request.max_tokens, cap)),
             *state.send("escalated", replace(attempt.request, max_tokens=cap), "escalations"),
         ]
@@ -386,14 +402,15 @@ class Reply:
         if cap is None:
             return failures.compact_or_end_unsent(state, request)
         return [
-            state.start_over("thinking", 1, cap),
+            state.retract_text("thinking", 1, cap),
             *state.send("nudge", replace(request, max_tokens=cap), "repairs"),
         ]
 
     def _repair(self, attempt: Attempt) -> list[Effect]:
         """Ask once for a well-formed call.
 
-        The reply keeps its earlier text. If it has none, and the front end can remove text, this attempt is superseded.
+        The reply keeps the text of earlier attempts, and text of this attempt that the front end cannot remove. If
+        there is none, this attempt is superseded.
         """
         state = self._state
         state.repairs_left -= 1
@@ -410,7 +427,7 @@ class Reply:
         notice = (
             Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
             if is_continued
-            else state.start_over("call", 1, cap)
+            else state.retract_text("call", 1, cap)
         )
         ended, effects = attempt.assembler.ended, [notice]
         if ended is not None and ended.detail:
@@ -427,20 +444,19 @@ class Reply:
         state.absorb(attempt)
         if decision.is_cut:
             state.mark_cut(shape.raw_stop)
-            fits_window = (
-                decision.why != "budget_exhausted" or state.fit_cap(continuing, continuing.max_tokens) is not None
-            )
+            is_exhausted = decision.why == "budget_exhausted"
+            is_window_full = is_exhausted and state.fit_cap(continuing, continuing.max_tokens) is None
             note = describe_cut(state.records, decision.why)
             overspent = state.plan.max_budget_usd if not state.is_affordable else None
-            if decision.why == "budget_exhausted" and overspent is not None:
+            if is_exhausted and overspent is not None:
                 note = describe_overspent(state.records, overspent)
                 return state.finish(
                     "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
                 )
-            if not fits_window:
+            if is_window_full:
                 note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
             truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
-            if not fits_window:
+            if is_window_full:
                 return failures.compact_or_end(state, truncated)
             return failures.end_uncompacted(state, truncated)
         effects: list[Effect] = []

@@ -74,7 +74,7 @@ class ReplyState:
         self.ledger = ledger
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
-        """The event that the reply waits for."""
+        """The current phase."""
         self.reply_drafts: list[BlockDraft] = []
         """The blocks of ended attempts that are part of the reply."""
         self.superseded: SupersededAttempt | None = None
@@ -101,7 +101,7 @@ class ReplyState:
         self.repairs_left = 1
         self.resumed_calls = 0
         """How often the remaining arguments of a truncated call were requested."""
-        self.failures = 0
+        self.consecutive_failures = 0
         """Failures in a row, without new text between them."""
         self.limit_waits = 0
         """How many rate limits the reply has waited for."""
@@ -136,8 +136,8 @@ class ReplyState:
         self.tools = plan.tools_by_name
         self.caps = self._plan_caps()
         self.has_escalated = False
-        self.failures = self.text_resumptions = 0
-        self.learned_limit_kinds.clear()
+        self.text_resumptions = 0
+        self.reset_failures()
         self.ledger.price = model.facts.price
 
     def mark_cut(self, raw_stop: str) -> None:
@@ -214,6 +214,11 @@ class ReplyState:
         self.records.append(attempt.record(stop))
         self.searches += [(attempt.record_index, search) for search in attempt.searches]
 
+    def reset_failures(self) -> None:
+        """Forget the consecutive failures and the limits learned from them."""
+        self.consecutive_failures = 0
+        self.learned_limit_kinds.clear()
+
     def discard(self, attempt: Attempt) -> None:
         """Mark a closed attempt as discarded. Idempotent."""
         self._set_discarded(attempt, is_discarded=True)
@@ -227,8 +232,8 @@ class ReplyState:
         move = self.ledger.discard if is_discarded else self.ledger.undo_discard
         move(attempt.assembler.usage)
 
-    def start_over(self, reason: str, attempt: int, cap: int) -> Effect:
-        """Return the event that makes front ends remove the text of this reply, because a new attempt replaces it."""
+    def retract_text(self, reason: str, attempt: int, cap: int) -> Effect:
+        """Return the event that makes front ends remove the shown text of the reply; a new attempt replaces it."""
         self.has_retracted_text = True
         return Emit(Retry(is_continuation=False, reason=reason, attempt=attempt, max_tokens=cap))
 
@@ -287,7 +292,7 @@ class ReplyState:
                 self.discard(attempt)
             return self.restore_superseded(is_interrupted=is_interrupted)
         self.superseded = None
-        if attempt is not None and attempt.kind != "resume":
+        if attempt is not None and not attempt.completes_call:
             self.absorb_text(attempt)
         self.reply_drafts = without_calls(self.reply_drafts)
         return []
@@ -309,20 +314,20 @@ class ReplyState:
     def finish(
         self,
         ending: Ending,
-        stop: StopReason | None,
-        raw_stop: str,
+        stop: StopReason | None = None,
+        raw_stop: str = "",
         *,
         why: Termination = "completed",
         note: str = "",
         error: ErrorInfo | None = None,
         cap: int = 0,
         limit: Limit | None = None,
-        escalates_next: bool = False,
+        escalates_next_request: bool = False,
     ) -> list[Effect]:
         """End the reply with the blocks in `reply_drafts`.
 
-        `cap` is the output cap of the attempt with the calls. `why` is the reason why no attempt follows. See
-        `ReplyResult` for the other parameters.
+        `stop` and `raw_stop` are the stop reason of the last attempt, if it has one. `cap` is the output cap of the
+        attempt with the calls. `why` is the reason why no attempt follows. See `ReplyResult` for the other parameters.
         """
         assert not isinstance(self.phase, Finished), "a reply ends only once"
         if stop is StopReason.MAX_TOKENS:
@@ -332,9 +337,11 @@ class ReplyState:
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.reply_drafts if draft.kind == "call"]
         calls = tuple(
-            ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts
+            ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next_request) for draft in drafts
         )
-        self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
+        self.phase = Finished(
+            ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next_request)
+        )
         # The searches of a discarded attempt disappear with its text.
         searches = [search for index, search in self.searches if not self.records[index].is_discarded]
         effects: list[Effect] = [Emit(search) for search in searches]
