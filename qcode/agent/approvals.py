@@ -565,7 +565,7 @@ def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
     lead = "A hook asks: " if verdict.rule.startswith("hook:") else "Asks because "
-    place = f" · runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
+    place = f" · the command runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
     return f"{lead}{visible(verdict.reason)}{place if kind == 'command' else ''}"
 
 

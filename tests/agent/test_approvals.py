@@ -61,7 +61,7 @@ def test_approval_of_a_command_gives_its_reason_and_the_missing_sandbox(tmp_path
     it = talk(tmp_path, RUN, text_reply("Done."))
     (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
     assert asked.kind == "command"
-    assert asked.why.startswith("Asks because make may do more than read · runs ")
+    assert asked.why.startswith("Asks because make may do more than read · the command runs ")
     assert "sandbox" in asked.why
     assert "edits" not in asked.offers
 

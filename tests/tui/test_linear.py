@@ -219,13 +219,17 @@ def test_approval_of_a_command_states_risk_and_reason_and_can_trust_the_folder()
         "Run this command?",
         "rm -rf x",
         kind="command",
-        why="Asks because rm writes · runs outside",
+        why="Asks because rm writes · the command runs outside",
         offers=("trust",),
     )
     conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])
     lines = talk(conversation, "go", "2", trust=lambda: "Folder trusted.")
     at = lines.index("Question: Run this command?")
-    assert lines[at + 1 : at + 4] == ["rm -rf x", "Careful: rm -rf", "Asks because rm writes · runs outside"]
+    assert lines[at + 1 : at + 4] == [
+        "rm -rf x",
+        "Careful: rm -rf",
+        "Asks because rm writes · the command runs outside",
+    ]
     assert "2. Yes, and trust this folder" in lines
     assert conversation.answers == [("c1", Allow("trust"))]
     assert "Note: Folder trusted." in lines

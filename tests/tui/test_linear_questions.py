@@ -109,11 +109,11 @@ def test_rejected_text_can_be_sent_as_the_reason() -> None:
 
 
 def test_list_of_all_reasons_replaces_the_line_that_counts_them() -> None:
-    why = "Asks because a; and 1 more · runs outside the sandbox"
+    why = "Asks because a; and 1 more · the command runs outside the sandbox"
     approval = ToolApproval(call(), "Run it?", "ls", kind="command", why=why, reasons=("a", "b"))
     output = answers(approval, "y")[1]
     at = output.index("All reasons, the worst first:")
-    assert output[at + 1 : at + 4] == ["- a", "- b", "Runs outside the sandbox."]
+    assert output[at + 1 : at + 4] == ["- a", "- b", "The command runs outside the sandbox."]
     assert not any("Asks because" in line for line in output)
 
 

@@ -643,7 +643,7 @@ def test_ctrl_o_at_a_question_in_full_view_leaves_the_transcript_folded() -> Non
     drive(test, ScriptedConversation(script))
 
 
-REASON = "Asks because pytest may do more than read · runs outside the sandbox"
+REASON = "Asks because pytest may do more than read · the command runs outside the sandbox"
 SMALL: dict[str, tuple[CallApproval, str]] = {
     "edit": (replace(FOUR_REQUEST, why=REASON), "cents"),
     "command": (replace(RUNNER, why=REASON), "pytest"),

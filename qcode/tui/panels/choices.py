@@ -224,7 +224,7 @@ def reason_list(reasons: Sequence[str]) -> str:
 
 
 def location_sentence(form: Form) -> str:
-    """Return the last part of the `why` of a command, as a sentence: `Runs outside.`; empty for other calls."""
+    """Return where a command runs, as a sentence, from the end of `why`; empty for other calls."""
     location = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
     return f"{capitalized(location)}." if location else ""
 

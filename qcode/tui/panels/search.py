@@ -146,5 +146,7 @@ class SearchBar(Horizontal):
         self._show_count(content)
 
     def _show_count(self, content: Content) -> None:
-        keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
+        keys = (
+            "  ↑↓ next · Esc close · Ctrl+F close and stay" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
+        )
         self._count.update(Content.assemble(content, (keys, "$muted")))
