@@ -226,7 +226,7 @@ class AgentParts:
             scratch=scratch,
             one_way=context.exit_tools,
             servers=self._servers(),
-            shell_settings=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
+            shell_variables=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
             sandbox=sandbox,
             gate=gate,
             search=None if search is None else _web_search(search, gate),

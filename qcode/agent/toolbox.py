@@ -84,7 +84,7 @@ class Toolbox:
     """Models may be offered `apply_patch`."""
     _nested_instructions: Callable[[], NestedInstructions] | None
     """Returns the instructions of the folders whose files are used."""
-    _shell_settings: Callable[[str], Mapping[str, str]]
+    _shell_variables: Callable[[str], Mapping[str, str]]
     """Returns further environment variables of a command."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Toolbox:
         scratch: Scratch | None = None,
         one_way: tuple[ToolSpec, ...] = (),
         servers: Servers | None = None,
-        shell_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
+        shell_variables: Callable[[str], Mapping[str, str]] = lambda _: {},
         sandbox: SessionSandbox | None = None,
         gate: Gate | None = None,
         agent: SubagentTool | None = None,
@@ -124,7 +124,7 @@ class Toolbox:
         self.is_offered, self._offers_patches = is_offered, offers_patches
         self._nested_instructions = nested
         self._scratch, self._sandbox = scratch, sandbox
-        self._settings, self._env, self._shell_settings = settings, env, shell_settings
+        self._settings, self._env, self._shell_variables = settings, env, shell_variables
         self.transcript, self.output_columns = tuple, lambda: None
         self._server_mentions: ServerMentions | None = None
         self.servers = None
@@ -358,7 +358,7 @@ class Toolbox:
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
-            shell_settings=self._shell_settings if level != "read-only" else self._variables_without_home,
+            shell_variables=self._shell_variables if level != "read-only" else self._variables_without_home,
             sandbox=lambda: level or ("outside" if self.has_sandbox() else ""),
             masked_names=self._masked_names if level == "read-only" else frozenset,
             transcript=self.transcript,
@@ -377,7 +377,7 @@ class Toolbox:
 
     def _variables_without_home(self, command: str) -> Mapping[str, str]:
         """Return the variables of a sandbox without the home folder: git must not read its settings there."""
-        return {**self._shell_settings(command), **_NO_HOME_SETTINGS}
+        return {**self._shell_variables(command), **_NO_HOME_SETTINGS}
 
     def _accept_changes(self, targets: frozenset[str] | None) -> AbstractContextManager[None]:
         if self._sandbox is None or not targets:

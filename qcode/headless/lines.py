@@ -224,13 +224,13 @@ def _result_content(result: ToolResult) -> Json:
     return [{"type": "text", "text": result.content}, *(content_block(image) for image in result.images)]
 
 
-def report_body(event: TurnEvent) -> JsonObject | None:
+def system_fields(event: TurnEvent) -> JsonObject | None:
     """Return the fields of the `system` line for an event, None if it has no such line."""
-    body = _recovery_body(event)
-    return _report_body(event) if body is None else body
+    fields = _recovery_fields(event)
+    return _other_fields(event) if fields is None else fields
 
 
-def _recovery_body(event: TurnEvent) -> JsonObject | None:
+def _recovery_fields(event: TurnEvent) -> JsonObject | None:
     match event:
         case ev.Retry():
             return {
@@ -265,7 +265,7 @@ def _recovery_body(event: TurnEvent) -> JsonObject | None:
             return None
 
 
-def _report_body(event: TurnEvent) -> JsonObject | None:
+def _other_fields(event: TurnEvent) -> JsonObject | None:
     match event:
         case ev.Waiting():
             delay = round(event.seconds * 1000)

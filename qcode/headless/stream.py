@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from qcode.headless.lines import call_input, content_block, line_id, report_body, usage_json
+from qcode.headless.lines import call_input, content_block, line_id, system_fields, usage_json
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.messages import MARKER_KEY, Block, Message, Text, ToolCall, ToolResult
@@ -58,8 +58,8 @@ class StreamLines:
                 return self._agent_lines(event)
             case _:
                 self._update_state(event)
-                body = report_body(event)
-                return [] if body is None else [self.with_ids({"type": "system", **body})]
+                fields = system_fields(event)
+                return [] if fields is None else [self.with_ids({"type": "system", **fields})]
 
     def _update_state(self, event: TurnEvent) -> None:
         match event:
@@ -108,9 +108,11 @@ class StreamLines:
         return [*self._stream_events(streamed), line]
 
     def block(self, block: Block) -> JsonObject:
+        """Return a block in the form of Anthropic's API. `HostLines` overrides this to rename the tools."""
         return content_block(block)
 
     def usage(self, usage: JsonObject) -> JsonObject:
+        """Return the usage of a line. `HostLines` overrides this to remove unknown counts."""
         return usage
 
     def results(self, message: Message) -> list[JsonObject]:
@@ -149,6 +151,7 @@ class StreamLines:
                 del self._agents[call_id]
                 return []
             case _:
+                # A `system` line has no parent otherwise.
                 return [{**line, "parent_tool_use_id": call_id} for line in agent.lines(inner)]
 
     def for_agent(self, call_id: str) -> StreamLines:
@@ -168,8 +171,8 @@ class _MessageEvents:
         """Begin a new message. The message before is complete, or a retry replaces it."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
-        self._open: tuple[int, str] | None = None  # the number and the kind of the block that gets deltas
-        self._index = -1  # of the last block in the lines
+        self._open: tuple[int, str] | None = None  # the block that gets deltas: its number in the events, and its kind
+        self._index = -1  # the index of the last block in the lines
 
     def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
         """Return a message in the form of Anthropic's API."""
@@ -185,7 +188,7 @@ class _MessageEvents:
         }
 
     def delta(self, event: TextDelta | ReasoningDelta) -> list[JsonObject]:
-        """Return the events of a delta, after those that begin its message or block."""
+        """Return the stream event for a delta, preceded by those that start its message or block if it is the first."""
         kind = "text" if isinstance(event, TextDelta) else "thinking"
         delta: JsonObject = {"type": f"{kind}_delta", kind: event.text}
         if self._open == (event.block, kind):
@@ -196,7 +199,7 @@ class _MessageEvents:
         return [*opening, self._delta(delta)]
 
     def end(self, content: Sequence[Json], stop: str | None, usage: JsonObject) -> list[JsonObject]:
-        """Return the events that end the message, with its calls, each with its complete arguments."""
+        """Return the events for the tool calls, each with its complete arguments, and for the end of the message."""
         events = [*self._start(), *self._close()]
         for block in content:
             if isinstance(block, dict) and block["type"] == "tool_use":
@@ -237,7 +240,7 @@ def is_truncated(block: Block) -> bool:
 
 
 def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
-    """Return the usage of a reply as of one request: the input of the last attempt, and the output of all.
+    """Return the usage of a reply as if one request had produced it: the input of the last attempt, all output.
 
     Discarded attempts do not count.
     """

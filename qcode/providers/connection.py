@@ -28,7 +28,7 @@ class ConnectionOrigin:
     """The variable, setting or command that supplied the address, empty for the default address."""
     key_source: str = ""
     """The variable, setting or command that supplied the key, empty if none did."""
-    proxy: str = ""
+    proxy_variable: str = ""
     """The variable that contains the address of the proxy, empty if no proxy is used."""
     sign_in: str = ""
     """An instruction for the user, if the host uses credentials other than a key."""
@@ -85,7 +85,7 @@ class Connection:
             address=self.base_url,
             address_source=self.base_url_source,
             key_source=self.key_source,
-            proxy=proxy_variable(self.base_url, os.environ),
+            proxy_variable=proxy_variable(self.base_url, os.environ),
             sign_in=self.sign_in,
             expects_version=self.expects_version,
             key=self.api_key,

@@ -47,7 +47,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
     from qcode.text.proxies import has_valid_port, is_loopback, proxy_address, proxy_problem
 
     limits = connection.timeouts
-    # CA files from the environment apply to every address, proxies from the environment not to loopback.
+    # The CA files of the environment apply to every address; its proxies do not apply to loopback.
     context = tls_context(connection)
     try:
         if not has_valid_port(proxy_address(connection.base_url, os.environ)):
@@ -60,13 +60,13 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
         )
     except (ValueError, httpx2.InvalidURL):
         # The text of the error may contain a part of the password: `Invalid port: 'secr'` if it has a slash.
-        raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy)) from None
+        raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy_variable)) from None
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
     """Return the TLS context: the CAs of the system or of the environment, plus `ca_file`. Reads files.
 
-    The rule is the same as in httpx2. On Linux it is implemented here, so that nothing needs to be imported.
+    These are the CAs that httpx2 uses. On Linux this module selects them itself, which imports nothing.
     """
     try:
         context = _tls_of_system()
@@ -153,7 +153,7 @@ def _httpx2_response_error(connection: Connection, response: httpx2.Response) ->
 
 def response_error(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
-    if status == _PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy:
+    if status == _PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy_variable:
         return unreachable_error(connection, f"it demands a user name and a password ({status})")
     location = headers.get("location", "")
     if status in _REDIRECTS and location:
@@ -209,7 +209,7 @@ def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = Err
     """Return the error for a host that could not be reached. `reason` is shown to the user at the end of a sentence."""
     origin = connection.origin
     source = f" (from {origin.address_source})" if origin.address_source else ""
-    proxy = f", through the proxy in {origin.proxy}" if origin.proxy else ""
+    proxy = f", through the proxy in {origin.proxy_variable}" if origin.proxy_variable else ""
     return ProviderError(kind, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}")
 
 

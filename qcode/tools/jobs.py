@@ -1,7 +1,8 @@
 """Background commands of a session. The `shell` tool starts them, the `jobs` tool lists, reads and stops them.
 
-Jobs end with the session. A private file stores all output of a job, and memory the unread output; both are limited in
-size. The two tools are in `shell`. `ToolRunContext` contains a `Jobs`, so this module does not import `tool`.
+Jobs end with the session. A private file contains all output of a job, and memory contains its unread output; both are
+limited in size. The two tools are in `shell`. `ToolRunContext` contains a `Jobs`, so this module does not import
+`tool`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Job:
     total: int = 0
     """The number of characters of all output."""
     is_stopping: bool = False
-    """The user or the model stops the command. Otherwise it is stopped only because qcode ends."""
+    """The user or the model has asked to stop the command. False for a command that stops because qcode exits."""
     task: asyncio.Task[None] | None = None
     is_readable: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
@@ -80,7 +81,8 @@ class Job:
         if len(self.unread) > self.limit and "\r" in text:
             from qcode.text.redrawn import redrawn, reduced_line
 
-            # Only the last state of a progress bar counts; the unfinished line is reduced to its last two.
+            # Drop the overwritten states of progress bars. The unfinished line keeps its last state and the update that
+            # may not be complete yet.
             finished, newline, line = self.unread.rpartition("\n")
             self.unread = redrawn(finished) + newline + reduced_line(line)
         excess = len(self.unread) - self.limit
@@ -117,7 +119,11 @@ class Job:
         self.total += len(text)
 
     def continue_output(self, earlier: bytes, incomplete: bytes) -> None:
-        """Continue the output of a call: `earlier` was returned already, except for the character in `incomplete`."""
+        """Continue the output of a command that moves to the background.
+
+        `earlier` is its output so far. The call returned it, except for `incomplete`, the first bytes of a character at
+        its end.
+        """
         if self._file is not None and earlier:
             try:
                 os.write(self._file, earlier)
@@ -125,7 +131,7 @@ class Job:
                 self.close()
         self._stored_bytes = len(earlier)
         self._append_output(earlier.decode("utf-8", "replace"))
-        self._decoder.decode(incomplete)
+        self._decoder.decode(incomplete)  # the other bytes of the character are still to come
 
     def open(self) -> None:
         if self.path is not None:

@@ -112,8 +112,8 @@ class Shell:
             environment = os.environ if context.environment is None else context.environment
             bash = await run_blocking(partial(required_program, "bash", environment, workspace))
             command_env = command_environment(environment) | _width_settings(command, context.columns)
-            if context.shell_settings is not None:
-                command_env |= await run_blocking(partial(context.shell_settings, command))
+            if context.shell_variables is not None:
+                command_env |= await run_blocking(partial(context.shell_variables, command))
             if checked.flag("background"):
                 _check_jobs(context)
             launch = await run_blocking(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))

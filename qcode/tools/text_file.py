@@ -1,8 +1,7 @@
 """The conversion of a text file to plain text for the model, and back to bytes without unwanted changes. Pure.
 
-The conversion preserves the byte order mark, the encoding (UTF-8, or UTF-16 with a mark) and the ending of each line,
-also of a last line without a newline. In `Document.text` every ending is a plain newline. `diff_of` compares two
-documents.
+The conversion preserves the byte order mark, the encoding (UTF-8, or UTF-16 with a mark), the ending of each line, and
+a missing newline at the end. In `Document.text` every ending is a plain newline. `diff_of` compares two documents.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ def decode_to_show(data: bytes, label: str) -> DisplayText:
         encoding = _other_encoding(data)
         if not encoding:
             raise
-    name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8; shown as Latin-1"
-    note = f"this file is {name}, and cannot be edited before it is converted, for example with iconv in the shell"
+    name = "UTF-16 without a byte order mark" if encoding.startswith("utf-16") else "not UTF-8 and is shown as Latin-1"
+    note = f"this file is {name}; convert it before you edit it, for example with iconv in the shell"
     return DisplayText(from_text(data.decode(encoding)), note)
 
 
@@ -135,7 +134,11 @@ def with_text(document: Document, text: str) -> Document:
 
 
 def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int]]:
-    """Return opcodes like difflib's, at a bounded cost: equal lines at the start and end are not compared again."""
+    """Return opcodes like those of difflib.
+
+    To bound the cost, difflib gets only the lines between the common start and end. If these are too many, they are one
+    replacement.
+    """
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1

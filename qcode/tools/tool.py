@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def _unconfined(argv: Sequence[str]) -> Launch:
-    """Return the launch of a program without a sandbox."""
+    """Return a program to start without a sandbox."""
     return Launch(tuple(argv))
 
 
@@ -42,11 +42,11 @@ class ToolRunContext:
     background_requested: asyncio.Event | None = None
     """Set when the user moves the command to the background."""
     launch: Callable[[Sequence[str]], Launch] = _unconfined
-    """Returns the `Launch` of an argv, confined according to the verdict on the call, for one start."""
+    """Returns a program to start once, by its argv, in the sandbox that the verdict on the call requires."""
     confinement: str = ""
     """The sandbox in a few words, empty without one."""
-    shell_settings: Callable[[str], Mapping[str, str]] | None = None
-    """Returns extra environment variables for a command."""
+    shell_variables: Callable[[str], Mapping[str, str]] | None = None
+    """Returns the environment variables to add for a shell command."""
     sandbox: Callable[[], SandboxUse] = lambda: ""
     """Returns the kind of sandbox in which commands run. The first call may run a few short processes."""
     masked_names: Callable[[], frozenset[str]] = frozenset
@@ -57,7 +57,10 @@ class ToolRunContext:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The content of an approval. It is shown unchanged, so text from outside qcode has passed through `text.clean`."""
+    """The content of an approval, safe to show: text from outside qcode has passed through `text.clean`.
+
+    The exception is a diff; see `is_diff`.
+    """
 
     question: str
     """The question on one line."""
@@ -70,7 +73,7 @@ class Preview:
     is_plan: bool = False
     """`detail` is a plan as Markdown, whose approval ends plan mode."""
     is_diff: bool = False
-    """`detail` is a raw unified diff; the caller masks secrets in it and cleans it."""
+    """`detail` is a unified diff of the original texts. The caller must mask secrets in it and clean it."""
     options: str = ""
     """The part of the question about unusual options of the call, such as `in the background`."""
     changes: tuple[ChangedFile, ...] = ()
@@ -122,7 +125,7 @@ async def run_blocking_tool(work: Callable[[], ToolOutcome], stop: Callable[[], 
 async def run_blocking(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
-    So the work never continues after the call has ended as cancelled.
+    When a cancelled call ends, its work has ended too.
     """
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -18,7 +18,7 @@ def test_only_read_commands_get_the_overrides(tmp_path: Path) -> None:
         (),
         Tools(),
         {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        shell_settings=lambda command: override_variables() if policy.only_reads(command) else {},
+        shell_variables=lambda command: override_variables() if policy.only_reads(command) else {},
     )
 
     def run(command: str) -> str:

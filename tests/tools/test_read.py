@@ -100,7 +100,7 @@ def test_link_loop_is_refused(runner: ToolRunner) -> None:
 @pytest.mark.parametrize(
     ("data", "text", "note"),
     [
-        ("café\n".encode("latin-1"), "     1\tcafé", "not UTF-8; shown as Latin-1"),
+        ("café\n".encode("latin-1"), "     1\tcafé", "not UTF-8 and is shown as Latin-1"),
         ("one\r\ntwo\r\n".encode("utf-16-le"), "     1\tone\n     2\ttwo", "UTF-16 without a byte order mark"),
         ("one two\n".encode("utf-16-be"), "     1\tone two", "UTF-16 without a byte order mark"),
     ],

@@ -23,15 +23,20 @@ SAFE_VARIABLES = frozenset(
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""The part of a word that is unknown until bash runs it.
+"""How much of a word is unknown until bash runs it.
 
-It is nothing (empty), a number in the word, any text in it, or even the number of words that it becomes.
+Empty: nothing. `number`: a number in the word. `text`: any text in it. `words`: any text in it, and how many words it
+becomes.
 """
 
 HERE_DOCUMENT = "it contains a here-document"
 REDIRECTED_LIST = "it redirects several commands at once"
 UNREADABLE = "qcode cannot read its syntax"
-"""Reasons why the parser rejects a command. tree-sitter loses the `-` of `python3 - <<EOF`, so that is unreadable."""
+"""Reasons why the parser rejects a command.
+
+Some here-documents are `UNREADABLE`, because tree-sitter cannot parse their commands: it loses the `-` of
+`python3 - <<EOF`.
+"""
 
 
 class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
@@ -54,7 +59,7 @@ class Word:
 
     text: str
     is_quoted: bool = False
-    """A part of the word was quoted or is the value of an expansion. Only a literal word equals `Word(text)`."""
+    """A part of the word was quoted or is the value of an expansion, so `word == Word("show")` is false."""
     is_home: bool = False
     """Bash expands the `~` at its start."""
     has_glob: bool = False
@@ -66,7 +71,7 @@ class Word:
     unknown: Unknown = ""
     """The part that is still unknown after `flow` replaced the expansions."""
     is_one_match: bool = False
-    """The word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
+    """The word stands for one file that its wildcard matches, such as `$f` in `for f in *.py; do cat $f; done`."""
 
     @property
     def is_known(self) -> bool:

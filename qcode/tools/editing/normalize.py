@@ -1,7 +1,7 @@
-"""Alternative readings of an edit, tried if its passage is not found: for example, without copied line numbers. Pure.
+"""Corrections of an edit whose old text is not in the file: for example, copied line numbers are removed. Pure.
 
-Each reading changes the old and the new text of an edit in the same way. If the new text clearly does not contain the
-mistake, the reading leaves it unchanged.
+Each reading of the edit assumes one mistake of the model, and corrects it in the old and the new text. A new text that
+clearly does not contain the mistake stays unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOLDS = {
 }
 _MAX_MARKS = 32
 """The maximum number of combining marks on one character; the Unicode stream-safe format (UAX 15) allows 30."""
-_NON_ASCII = re.compile(r"[\s\S]?[^\x00-\x7f]+")
+_NON_ASCII = re.compile(r"[\s\S]?[^\x00-\x7f]+")  # the ASCII character may have a combining mark
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def _translate(pattern: str) -> str:
     for part in parts[:-1]:
         if part != "**":
             groups[-1].append(f"{_translate_part(part)}/")
-        elif groups[-1] or len(groups) == 1:
+        elif groups[-1] or len(groups) == 1:  # `**/**` is the same as `**`
             groups.append([])
     last = ".*" if parts[-1] == "**" else _translate_part(parts[-1])
     first, *others = ["".join(group) for group in groups]
@@ -69,7 +69,7 @@ def _translate_part(part: str) -> str:
         char = part[index]
         end = part.find("]", index + 2) if char == "[" else -1
         if char == "*":
-            literals += [""] if literals[-1] or len(literals) == 1 else []
+            literals += [""] if literals[-1] or len(literals) == 1 else []  # `**` in a name is the same as `*`
         elif char == "?":
             literals[-1] += "[^/]"
         elif end > 0:
