@@ -297,7 +297,7 @@ class TurnLimits(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The folder that a run works in, and the options, settings and keys that apply there."""
+    """The folder that a run works in, its options, settings and keys. "The program" is the caller of the library."""
 
     options: Options
     env: Mapping[str, str]
@@ -423,7 +423,7 @@ class RunContext:
             options.flags(),
             root,
             is_trusted,
-            extra=options.further_settings,
+            further_settings=options.further_settings,
             user_config=options.user_config,
             reads_project=options.reads_project,
             warnings=tuple(options.notices),

@@ -277,7 +277,8 @@ class EarlierTurns:
             if after is None or _starts_turn(after) or requests.compactions:
                 # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
                 outside += (
-                    (end, _EarlierTurn("/compact", model, attempts, True)) for end, attempts in requests.compactions
+                    (end, _EarlierTurn("/compact", model, attempts, is_ended=True))
+                    for end, attempts in requests.compactions
                 )
                 turns += (row for _, row in sorted(outside, key=itemgetter(0)))
             else:  # the turn was running

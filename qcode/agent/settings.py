@@ -114,7 +114,7 @@ class SettingsService:
             options.flags(),
             context.root,
             context.is_trusted,
-            extra=options.further_settings,
+            further_settings=options.further_settings,
             user_config=options.user_config,
             reads_project=options.reads_project,
         )

@@ -339,7 +339,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
 def _agent_options(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
     """Return the checked values of `only_reads`, `tools` and `model`."""
     only_reads, tools = table.get("only_reads", False), table.get("tools", [])
-    model = table.get("model", AGENT_MODELS[0])
+    model = table.get("model", "same")
     if not isinstance(only_reads, bool):
         raise fail(("only_reads",), "only_reads must be true or false")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
@@ -364,7 +364,7 @@ def read_mcp_file(
     value, which may be a secret.
     """
     if file.suffix == ".toml" and not is_project:
-        layer = file_layer(file, "extra")  # the user named the file, so it must exist
+        layer = file_layer(file, "named")
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)

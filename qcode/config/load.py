@@ -56,7 +56,7 @@ def load(
     project_root: Path,
     is_trusted: bool,
     *,
-    extra: Path | Mapping[str, object] | None = None,
+    further_settings: Path | Mapping[str, object] | None = None,
     user_config: bool = True,
     reads_project: bool = True,
     warnings: tuple[str, ...] = (),
@@ -64,8 +64,8 @@ def load(
     """Return the merged settings.
 
     `flags` maps dotted names of keys (`output.max_tokens`) to values, None for a flag that was not given.
-    `extra` is a file named on the command line, or settings as a mapping; it overrides the environment, and single
-    flags override it. If `user_config` is false, only `_MODEL_ACCESS_KEYS` are read from the user's file; if
+    `further_settings` is a file named on the command line, or a mapping. It overrides the environment, and single flags
+    override it. If `user_config` is false, only `_MODEL_ACCESS_KEYS` are read from the user's file; if
     `reads_project` is false, the project's file is not read. Raise `ConfigError` for an invalid file or value, with one
     line that names the file, the line and the nearest key. `Settings.warnings` begins with `warnings`.
     """
@@ -77,21 +77,23 @@ def load(
     if (
         reads_project
         and not _is_same_file(project, paths.config_file)
-        and not (isinstance(extra, Path) and _is_same_file(project, extra))
+        and not (isinstance(further_settings, Path) and _is_same_file(project, further_settings))
     ):
         if is_trusted:
             layers.append(file_layer(project, "project"))
         elif project.is_file():
             warnings += (f"{project} is ignored: this folder is not trusted; qcode trust accept trusts it",)
     layers.append(environment_layer(env))
-    if extra is not None:
-        layers.append(file_layer(extra, "extra") if isinstance(extra, Path) else mapping_layer(extra))
+    if isinstance(further_settings, Path):
+        layers.append(file_layer(further_settings, "named"))
+    elif further_settings is not None:
+        layers.append(mapping_layer(further_settings))
     layers.append(flag_layer(flags))
     return _build_settings(_merge_layers(layers), _table_origins(layers), warnings)
 
 
 def _is_same_file(left: Path, right: Path) -> bool:
-    """Return whether two paths are the same file, so that the user's file is never treated as a project's."""
+    """Return whether two paths are the same file. A file of the user must never be treated as a project's."""
     try:
         return left.samefile(right)
     except OSError:
@@ -264,7 +266,7 @@ def _string_table(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, A
     return {prefix[-1]: MappingProxyType(leaves(values, *prefix))}
 
 
-Scope: TypeAlias = Literal["user", "project", "extra"]
+Scope: TypeAlias = Literal["user", "project", "named"]
 """The file of the user, of a project, or one named on the command line."""
 
 _MAX_BYTES = 1 << 20
@@ -301,11 +303,11 @@ class Layer:
 
 
 def file_layer(file: Path, scope: Scope) -> Layer:
-    """Read a TOML file. A missing file is an empty layer, unless the user named it (`extra`).
+    """Read a TOML file. A missing file is an empty layer, unless the user named it (`named`).
 
     Raise `ConfigError` with file and line for an unknown key, an invalid value, or a key that a project may not set.
     """
-    text = read_config_text(file, must_exist=scope == "extra")
+    text = read_config_text(file, must_exist=scope == "named")
     if text is None:
         return Layer()
     return _LayerReader(file, scope, parse_toml(text, file), text).layer()
@@ -331,8 +333,8 @@ class PipedSettings(dict[str, object]):
 def mapping_layer(settings: Mapping[str, object]) -> Layer:
     """Return the layer of settings that a program passes as nested mappings; raise `ConfigError` as for a file."""
     if isinstance(settings, PipedSettings):
-        return _LayerReader(settings.file, "extra", settings, settings.text).layer()
-    return _LayerReader(Path(_OPTIONS_SOURCE), "extra", settings).layer()
+        return _LayerReader(settings.file, "named", settings, settings.text).layer()
+    return _LayerReader(Path(_OPTIONS_SOURCE), "named", settings).layer()
 
 
 def flag_layer(flags: Mapping[str, object]) -> Layer:

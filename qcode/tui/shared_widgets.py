@@ -85,7 +85,7 @@ def hanging_rows(line: str, width: int) -> Iterator[str]:
         return
     below = " " * (indent + _BELOW_INDENT)
     yield from _wrap_after(left[indent:], " " * indent, below, width)
-    yield from _wrap_after(right, below, below, width)
+    yield from _wrap_after(right, first=below, others=below, width=width)
 
 
 def _wrap_after(text: str, first: str, others: str, width: int) -> Iterator[str]:

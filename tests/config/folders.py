@@ -38,4 +38,12 @@ class Folders:
         extra: Path | Mapping[str, object] | None = None,
         user_config: bool = True,
     ) -> Settings:
-        return load(self.paths, env or {}, flags or {}, self.project, is_trusted, extra=extra, user_config=user_config)
+        return load(
+            self.paths,
+            env or {},
+            flags or {},
+            self.project,
+            is_trusted,
+            further_settings=extra,
+            user_config=user_config,
+        )

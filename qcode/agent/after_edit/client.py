@@ -34,14 +34,14 @@ START_TIMEOUT_S = 60.0
 _RETRY_S = 0.1
 _CHUNK_BYTES = 65_536
 _MAX_LOG_BYTES = 2_048
-# `ErrorCodes` of the protocol.
+# `ErrorCodes` of LSP.
 _METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
-# `FileChangeType` of the protocol.
+# `FileChangeType` of LSP.
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 
 
 class LanguageServerError(Exception):
-    """A server did not start, broke the protocol or ended. The text is one line."""
+    """A language server did not start, broke the protocol or ended. The text is one line."""
 
 
 class RequestError(Exception):
@@ -77,7 +77,7 @@ class Framing:
     def feed(self, data: bytes) -> list[JsonObject]:
         """Add output and return the messages that are now complete.
 
-        Raise `LanguageServerError` if the output is not the protocol, or a message is too large.
+        Raise `LanguageServerError` if the output is not LSP, or a message is too large.
         """
         self._data += data
         messages: list[JsonObject] = []

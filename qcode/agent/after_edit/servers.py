@@ -34,7 +34,7 @@ class Language:
 
     name: str
     extensions: Mapping[str, str]
-    """The file extensions, each with its language identifier in the protocol."""
+    """The file extensions, each with its language identifier in LSP."""
     servers: tuple[tuple[str, ...], ...]
     """The commands of the servers; the first that is installed is used."""
     initialization: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)

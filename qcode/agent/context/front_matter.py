@@ -170,7 +170,8 @@ def read_front_matter(data: bytes | str, label: str, *, is_lenient: bool = False
             raise
         warning = one_line(f"{error}; only its lines of the form `name: value` are used")
     body = "\n".join(lines[last + 1 :])
-    return FrontMatter(label, body, last + 3, True, MappingProxyType(fields), warning)
+    body_line = last + 3  # `last` is an index in the lines after the first, so the closing fence is line `last` + 2
+    return FrontMatter(label, body, body_line, is_present=True, fields=MappingProxyType(fields), warning=warning)
 
 
 def split_names(text: str) -> tuple[str, ...]:

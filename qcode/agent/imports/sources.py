@@ -127,7 +127,7 @@ def _is_of_subagent(path: Path) -> bool:
 
 
 def _may_belong(path: Path, folder: str, root: Path) -> bool:
-    """Return whether a session may belong to `root`, judged by `folder`, so that fewer files must be read.
+    """Return whether a session may belong to `root`, judged by `folder`. If it cannot, its file is not read.
 
     Claude Code and qwen-code name the folder after the path of the project, with `-` for most characters, and may
     truncate the name. Gemini CLI names it after the hash of the path, or after the last part of the path.

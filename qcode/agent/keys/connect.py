@@ -432,7 +432,7 @@ class KeysService:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the first start and there is no key, so that the setup screen opens automatically."""
+        """Whether this is the first start and there is no key. The setup screen then opens automatically."""
         return self._is_first
 
     @property

@@ -63,7 +63,9 @@ class ServerCompletion:
                 for name, ready_server in ready.items()
                 if ready_server.listing.resources and name.startswith(query)
             ]
-            return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in names if query)
+            return tuple(
+                ResourceRow(f"{name}:", "resources of this tool server", is_complete=False) for name in names if query
+            )
         if server not in ready:
             return ()
         query_text = typed.lower()

@@ -120,6 +120,7 @@ def arrange(
     """
     title = wrap_title(text, width)
     notes = [row for note in text.notes_with_key for row in wrap(note, width)]
+    # Only the largest arrangement wraps choices that are not the current one.
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
         arrangements = (

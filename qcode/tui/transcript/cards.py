@@ -155,7 +155,7 @@ class Omission:
 
 
 def is_read_only(tool: str) -> bool:
-    """Return whether a tool only reads, so that its card is one row and its calls seldom ask."""
+    """Return whether a tool only reads. The card of such a tool is one row, and its calls seldom need approval."""
     return tool in _READ_TOOLS
 
 
