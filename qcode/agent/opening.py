@@ -158,9 +158,10 @@ class AgentParts:
             context.folder,
             context.root,
             context.user_folder,
-            lambda: self.permissions.is_trusted and context.options.reads_project,
+            lambda: self.permissions.is_trusted,
             self._may_import,
             context.home,
+            includes_project=context.options.reads_project,
         )
 
     def _bind_tools(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:

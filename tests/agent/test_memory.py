@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.agent import Agent
 from qcode.agent.context.memory import InstructionFiles
+from qcode.agent.models.selection import select_model
+from qcode.agent.options import Options, RunContext
 
 
 class MemoryFolders:
@@ -69,6 +72,18 @@ def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(folders: 
     folders.is_trusted = True
     assert "orders" in memory.read().text
     assert memory.notes() == ()
+
+
+def test_run_without_project_sources_names_the_flag_and_not_a_missing_trust(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "AGENTS.md").write_text("orders\n")
+    env = {"QCODE_HOME": str(tmp_path / "qcode"), "HOME": str(tmp_path)}
+    context = RunContext.read(Options(cwd=work, trust=True, setting_sources=["user"]), env)
+    memory = Agent.begin(context, select_model("demo/demo", context.settings, "a test")).memory
+    assert memory.notes() == ("--setting-sources excludes the project, so its instruction files are not read.",)
+    assert [file.owner for file in memory.files()] == ["yours"]
+    assert "AGENTS.md" in memory.init_prompt("")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ class ListedFile:
 
 
 RESTRICTED = "This folder is restricted, so its instruction files are not read. Type /trust to lift this."
+EXCLUDED = "--setting-sources excludes the project, so its instruction files are not read."
 _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_LINE_CHARS = 4_000
 
@@ -57,7 +58,8 @@ _MAX_LINE_CHARS = 4_000
 class InstructionFiles:
     """The instruction files of the project at `root`, and of the user in `config_dir` (None: without user files).
 
-    `may_read` returns whether the rules of the session let the model read a file of the project without asking.
+    `may_read` returns whether the rules of the session let the model read a file of the project without asking. With
+    `includes_project=False`, the files of the project are not read even if it is trusted.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class InstructionFiles:
         is_trusted: Callable[[], bool],
         may_read: Callable[[Path], bool] = lambda path: True,
         home: Path | None = None,
+        *,
+        includes_project: bool = True,
     ) -> None:
         self._home = home
         self._nested: NestedInstructions | None = None
@@ -76,6 +80,10 @@ class InstructionFiles:
         self._config_dir = config_dir
         self._is_trusted = is_trusted
         self._may_read = may_read
+        self._includes_project = includes_project
+
+    def _reads_project(self) -> bool:
+        return self._includes_project and self._is_trusted()
 
     def read(self) -> Instructions:
         """Return the current instructions; unchanged files give the same text, which hosts can cache."""
@@ -83,7 +91,7 @@ class InstructionFiles:
             self._folder,
             self._root,
             self._config_dir,
-            is_trusted=self._is_trusted(),
+            is_trusted=self._reads_project(),
             may_read=self._may_read,
             home=self._home,
         )
@@ -94,7 +102,7 @@ class InstructionFiles:
 
         if self._nested is None:
             self._nested = NestedInstructions(
-                self._folder, self._root, self._home, self.read, self._is_trusted, self._may_read
+                self._folder, self._root, self._home, self.read, self._reads_project, self._may_read
             )
         return self._nested
 
@@ -108,14 +116,15 @@ class InstructionFiles:
     def notes(self) -> tuple[str, ...]:
         """Return a line for each omitted file, with the reason."""
         nested = () if self._nested is None else self._nested.notices
-        return (*(() if self._is_trusted() else (RESTRICTED,)), *self.read().notices, *nested)
+        unread = EXCLUDED if not self._includes_project else "" if self._is_trusted() else RESTRICTED
+        return (*filter(None, (unread,)), *self.read().notices, *nested)
 
     def editable_files(self) -> tuple[ListedFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
         read = [self._listed_file(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.owner == "project"]
         user_files = [file for file in read if file.owner == "yours"]
-        if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
+        if self._reads_project() and not any(Path(file.path).parent == self._folder for file in project):
             new = self._folder / DEFAULT_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
                 project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", None))
