@@ -80,7 +80,7 @@ def load(
         and not (isinstance(further_settings, Path) and _is_same_file(project, further_settings))
     ):
         if is_trusted:
-            layers.append(file_layer(project, "project"))
+            layers.append(_project_layer(project))
         elif project.is_file():
             warnings += (f"{project} is ignored: this folder is not trusted; qcode trust accept trusts it",)
     layers.append(environment_layer(env))
@@ -90,6 +90,14 @@ def load(
         layers.append(mapping_layer(further_settings))
     layers.append(flag_layer(flags))
     return _build_settings(_merge_layers(layers), _table_origins(layers), warnings)
+
+
+def _project_layer(file: Path) -> Layer:
+    """Read the file of a project. An error says how to start without it: the repository may belong to others."""
+    try:
+        return file_layer(file, "project")
+    except ConfigError as error:
+        raise ConfigError(f"{error}. `--setting-sources user` starts without this file") from None
 
 
 def _is_same_file(left: Path, right: Path) -> bool:
