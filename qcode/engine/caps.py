@@ -59,9 +59,12 @@ class OutputSettings:
     """`resume`: the rest of a truncated write or edit is requested, instead of rejecting the call."""
     max_tool_repair_attempts: int = MAX_TOOL_REPAIR_ATTEMPTS
     max_total_completion_tokens: int | None = None
-    """The maximum tokens of a reply over all its attempts; None: see `caps_for`."""
+    """The maximum tokens of a reply over all its attempts; None: four times the cap of a continuation."""
     max_total_output_chars: int | None = None
-    """The maximum characters of a reply over all its attempts; None: see `caps_for`."""
+    """The maximum characters of a reply over all its attempts.
+
+    None: four times its maximum tokens, at least `MIN_TOTAL_OUTPUT_CHARS`.
+    """
     min_escalation_gain: float = MIN_ESCALATION_GAIN
     learn_first_cap: bool = True
     """The first cap may be learned from the model's earlier replies."""

@@ -27,7 +27,7 @@ _MAX_COUNTS = 8
 _MAX_TEXTS = 4_096
 """How many counted texts are cached."""
 MAX_ESTIMATED_SHARE = 10
-"""The tokens since the provider's count may be a tenth of that count; with more, a prompt is treated as estimated."""
+"""The maximum share of tokens added since the provider's count. Above it, a prompt is treated as estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
 """No conversation has longer tokens on average: tokens of English and code have about 4 bytes, long words about 6."""

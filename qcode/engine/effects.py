@@ -197,7 +197,7 @@ class SwitchModel:
     error: ErrorInfo
     """The failure of the current model."""
     has_waited: bool = False
-    """The turn waited for the limit in `NoModelLeft`, so the model with that limit is the next one."""
+    """The turn waited until the rate limit in `NoModelLeft` ended, so the model with that limit is the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,7 @@ class Turn:
         """The last reply has text."""
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next_request = False
-        """See `recovery.RunCalls`."""
+        """The next request has the larger cap, because the last reply could not be escalated."""
         self._held_stops = 0
         """How often a hook has continued the turn."""
 

@@ -158,6 +158,7 @@ class Exchange:
         return read_line(line)
 
     def _input_ended(self, reason: str) -> None:
+        """Store why no more input follows, and wake the loop that runs the queued turns."""
         self._end_reason = reason
         self._queue_changed.set()
 
@@ -229,6 +230,7 @@ class Exchange:
         await self._unless_stopped(self._output.write(self._result_without_turn(error)))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
+        """Return the result line, after the first line of the output if that is not written yet."""
         result = encode(line_without_turn(error, self._output.agent.conversation.session_id))
         if self._has_header:
             return result

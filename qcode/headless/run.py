@@ -343,6 +343,7 @@ class Run:
         await self._write_event(event)
 
     def encode(self, line: JsonObject) -> bytes:
+        """Return the bytes of a line. `HostRun` overrides this to limit their number."""
         return encode(line)
 
     def approve(self, approval: CallApproval) -> None:
@@ -390,6 +391,7 @@ class Run:
         self._is_concluded = True
 
     async def _write_result(self) -> None:
+        """Write the result once, or the rest of it if the write was interrupted."""
         await self._stderr.clear_status()
         # The empty write completes a write of the result that was interrupted.
         await self._pipe.write(b"" if self._has_result else self._result())

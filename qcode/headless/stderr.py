@@ -108,6 +108,7 @@ class StderrWriter:
         await self._send(text.encode("utf-8", "replace"))
 
     async def _send(self, data: bytes) -> None:
+        """Write to stderr; ignore everything after stderr was closed. In a host session, a subclass writes nothing."""
         if self._pipe is None:
             return
         try:

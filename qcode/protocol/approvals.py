@@ -89,7 +89,10 @@ class ToolApproval:
     is_revised: bool = False
     """The user or a hook has edited the call, and `call` has the edited arguments."""
     changes: tuple[ChangedFile, ...] = ()
-    """See `ToolOutcome.changes`."""
+    """The files that the call changes, without those that are not text or must not be shown.
+
+    Empty if the front end did not ask for them (`Agent.report_file_texts`).
+    """
 
     @property
     def id(self) -> str:

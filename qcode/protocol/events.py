@@ -246,7 +246,7 @@ class ModelFellBack:
     None if that model was skipped because its limit has not ended yet, or if `has_returned` is True.
     """
     has_returned: bool = False
-    """The turn waited for the limit of `to_model`, which has ended."""
+    """The turn waited until the rate limit of `to_model` ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +362,9 @@ class ToolPayloadRepair:
     issue: str
     """The fault: `cut_arguments`, `malformed_arguments`, `damaged_arguments` or `malformed_call`."""
     attempted: bool
-    """The model has been asked for the call again or for the rest of it, or will be."""
+    """The model was asked to send the call again, or the rest of it; or the next request asks for it."""
     succeeded: bool
-    """The call is complete now, or the provider could parse the new one."""
+    """The call is complete now, or the provider could parse the call that was sent again."""
 
 
 RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]

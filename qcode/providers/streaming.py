@@ -257,7 +257,9 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def _close_client(self, client: ClientT) -> None: ...
 
     @abstractmethod
-    def _decoder(self, request: ModelRequest) -> Decoder: ...
+    def _decoder(self, request: ModelRequest) -> Decoder:
+        """Return a new decoder for the events of one response."""
+        ...
 
     @abstractmethod
     def _open(self, client: ClientT, request: ModelRequest) -> AbstractAsyncContextManager[httpx2.Response]:
@@ -269,7 +271,9 @@ class SdkProvider(ABC, Generic[ClientT]):
         return SseParser()
 
     @abstractmethod
-    async def _list_models(self, client: ClientT) -> list[str]: ...
+    async def _list_models(self, client: ClientT) -> list[str]:
+        """Return the names of the host's models, empty if the SDK cannot list them."""
+        ...
 
     @abstractmethod
     def _sdk_errors(self) -> tuple[type[Exception], ...]:

@@ -77,7 +77,7 @@ class Preview:
     options: str = ""
     """The part of the question about unusual options of the call, such as `in the background`."""
     changes: tuple[ChangedFile, ...] = ()
-    """The texts before and after; see `ToolOutcome.changes`."""
+    """The files that the call changes, with their texts before and after; empty if the front end does not want them."""
 
 
 class Tool(Protocol):

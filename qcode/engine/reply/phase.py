@@ -54,7 +54,7 @@ class ReplyResult:
     limit: Limit | None = None
     """The limit for the whole prompt (replies, tool calls, cost, time) that ended the reply, or None."""
     escalates_next_request: bool = False
-    """See `recovery.RunCalls`."""
+    """The next request has the larger cap, because this reply could not be escalated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class NeedsModel:
     attempt: Attempt
     """The closed attempt that failed; another model continues its text."""
     has_waited: bool = False
-    """The turn has waited for the limit of the next model, which has ended."""
+    """The turn waited until the rate limit of the next model ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,13 @@ class ReplyPlan:
     can_compact: bool = False
     """The conversation may be compacted once if the window is full."""
     fallback: Fallback | None = None
-    """See `TurnSettings`."""
+    """The settings of the fallback models, None if there are no such models."""
     note: str = ""
     """A text that is sent only with the first request and with its escalation."""
     starts_escalated: bool = False
     """The first request already has the larger cap."""
     allows_calls: bool = True
-    """See `TurnSettings`."""
+    """The model may make calls. If False, tools are sent only to describe the calls of the history."""
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:

@@ -18,7 +18,7 @@ from qcode.text import fences
 from qcode.text.pattern import lazy_pattern
 
 RESTART_MARK = "\n\n[…]\n\n"
-"""Inserted if a continuation restarts the reply, between the old text and the part that differs from it."""
+"""Inserted between the old text and the new part of a continuation that restarts the reply."""
 
 _BLANK_LINES = lazy_pattern(r"(?:[ \t]*\r?\n)*")
 _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1

@@ -107,6 +107,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         )
 
     def _path(self, model: str) -> str:
+        """Return the part of the URL after the API version."""
         name = model if "/" in model else f"models/{model}"
         return f"{quote(name)}:streamGenerateContent?alt=sse"
 

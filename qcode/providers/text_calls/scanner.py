@@ -87,7 +87,7 @@ class TextCalls:
         self.ends_rejected = False
         """The reply ends with a rejected call, so that the model expects a result."""
         self.forms: set[str] = set()
-        """The forms of the calls so far. A `fence` may also contain other JSON, a `marked fence` only calls."""
+        """The forms of the calls so far. A `marked fence` contains only calls; a `fence` may contain other JSON."""
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
