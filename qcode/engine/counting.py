@@ -26,8 +26,8 @@ _MAX_COUNTS = 8
 """How many of the provider's counts are stored."""
 _MAX_TEXTS = 4_096
 """How many counted texts are cached."""
-MAX_ESTIMATED_SHARE = 10
-"""The maximum share of tokens added since the provider's count. Above it, a prompt is treated as estimated."""
+MAX_ESTIMATED_PERCENT = 10
+"""If the prompt grew by more than this since the provider counted it, its size is treated as estimated."""
 
 MAX_BYTES_PER_TOKEN = 8
 """No conversation has longer tokens on average: tokens of English and code have about 4 bytes, long words about 6."""
@@ -106,7 +106,9 @@ class PromptCounter:
         is_estimated = threshold is None or self.is_clear_from_bytes(request, threshold)
         measure: Measure = estimate_text if is_estimated else self.measure
         tokens = self._sum(request, prefix_tokens, messages, measure)
-        is_counted = prefix_tokens is not None and (tokens - prefix_tokens) * MAX_ESTIMATED_SHARE <= prefix_tokens
+        is_counted = (
+            prefix_tokens is not None and 100 * (tokens - prefix_tokens) <= MAX_ESTIMATED_PERCENT * prefix_tokens
+        )
         return PromptSize(tokens, is_counted)
 
     def bound_of(self, request: ModelRequest) -> int:

@@ -343,8 +343,7 @@ class Run:
         await self._write_event(event)
 
     def encode(self, line: JsonObject) -> bytes:
-        """Return the bytes of a line. `HostRun` overrides this to limit their number."""
-        return encode(line)
+        return encode(line)  # `HostRun` overrides this to limit the length
 
     def approve(self, approval: CallApproval) -> None:
         """Decide an approval without a user."""
@@ -391,9 +390,8 @@ class Run:
         self._is_concluded = True
 
     async def _write_result(self) -> None:
-        """Write the result once, or the rest of it if the write was interrupted."""
+        """Write the result, or complete an interrupted write of it with an empty one."""
         await self._stderr.clear_status()
-        # The empty write completes a write of the result that was interrupted.
         await self._pipe.write(b"" if self._has_result else self._result())
 
     def _result(self) -> bytes:
