@@ -128,7 +128,7 @@ def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable
 def _welcome(context: RunContext, selection: Selection) -> Welcome:
     """Return the facts that the app shows before the first prompt."""
     instructions = load_instructions(
-        context.folder, context.root, context.user_folder, is_trusted=context.reads_project, home=context.home
+        context.folder, context.root, context.user_folder, reads_project=context.reads_project, home=context.home
     )
     has_demo_note = selection.spec.name == DEMO and selection.note != RESUMED
     return Welcome(

@@ -70,11 +70,11 @@ def load_instructions(
     project_root: Path,
     config_dir: Path | None,
     *,
-    is_trusted: bool,
+    reads_project: bool,
     may_read: Callable[[Path], bool] = lambda path: True,
     home: Path | None = None,
 ) -> Instructions:
-    """Read all instruction files that apply to `folder`. A project's files are read only if it `is_trusted`.
+    """Read all instruction files that apply to `folder`. A project's files are read only if `reads_project`.
 
     The files and imports of a project must be in the project, and the model must be allowed to read them without
     asking. `SessionFolders` and `may_read` both judge each real path; `may_read` applies the rules of the session. The
@@ -84,7 +84,7 @@ def load_instructions(
     loader = InstructionLoader()
     if config_dir is not None:
         loader.load_user_file(config_dir, home)
-    if is_trusted:
+    if reads_project:
         root = project_root.resolve()
         loader.use_project(root, may_read)
         for candidate in _folders_from_root(folder, project_root):

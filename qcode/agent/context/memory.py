@@ -91,7 +91,7 @@ class InstructionFiles:
             self._folder,
             self._root,
             self._config_dir,
-            is_trusted=self._reads_project(),
+            reads_project=self._reads_project(),
             may_read=self._may_read,
             home=self._home,
         )

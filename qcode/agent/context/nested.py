@@ -51,14 +51,14 @@ class NestedInstructions:
         root: Path,
         home: Path | None,
         start_instructions: Callable[[], Instructions],
-        is_trusted: Callable[[], bool],
+        reads_project: Callable[[], bool],
         may_read: Callable[[Path], bool],
     ) -> None:
         self._folder = folder
         self._root = root
         self._home = home
         self._start_instructions = start_instructions
-        self._is_trusted = is_trusted
+        self._reads_project = reads_project
         self._may_read = may_read
         self._attached_files: dict[Path, _SeenFile] = {}
         self._notices: dict[str, None] = {}
@@ -74,7 +74,7 @@ class NestedInstructions:
     def for_subagent(self) -> NestedInstructions:
         """Return the instructions for a sub-agent, which has read no file yet."""
         return NestedInstructions(
-            self._folder, self._root, self._home, self._start_instructions, self._is_trusted, self._may_read
+            self._folder, self._root, self._home, self._start_instructions, self._reads_project, self._may_read
         )
 
     def forget(self) -> None:
@@ -83,7 +83,7 @@ class NestedInstructions:
 
     def text_for(self, paths: Iterable[str]) -> str:
         """Return the instructions for the files of a call, empty without instructions. Reads files."""
-        if not self._is_trusted():
+        if not self._reads_project():
             return ""
         loader: InstructionLoader | None = None
         for path in map(Path, paths):

@@ -19,7 +19,7 @@ class Project:
         self.config.mkdir()
 
     def load(self, folder: str = ".", *, is_trusted: bool = True) -> Instructions:
-        return load_instructions(self.root / folder, self.root, self.config, is_trusted=is_trusted)
+        return load_instructions(self.root / folder, self.root, self.config, reads_project=is_trusted)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_path_rules_apply_to_imports(project: Project) -> None:
     write(project.root / "a.md", "a")
     write(project.root / "b.md", "b")
     found = load_instructions(
-        project.root, project.root, project.config, is_trusted=True, may_read=lambda path: path.name != "a.md"
+        project.root, project.root, project.config, reads_project=True, may_read=lambda path: path.name != "a.md"
     )
     assert shown(found) == ["AGENTS.md", "b.md"]
 
@@ -238,7 +238,7 @@ def test_file_of_claude_code_counts_if_the_user_has_no_other(project: Project, t
     rule = write(home / ".claude/rules/style.md", "tabs")
 
     def load(home: Path | None) -> Instructions:
-        return load_instructions(project.root, project.root, project.config, is_trusted=False, home=home)
+        return load_instructions(project.root, project.root, project.config, reads_project=False, home=home)
 
     assert shown(load(home)) == [str(theirs), "more.md", str(rule)]
     assert load(home).files[0].why == f"there is no {project.config / 'AGENTS.md'}"

@@ -35,7 +35,7 @@ def prompt_inputs(model: str = "anthropic/claude-x") -> PromptInputs:
 def test_prompt_equals_the_stored_one(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "Use tabs. See @docs/tests.md.\n")
     write(tmp_path / "docs/tests.md", "Run `make test`.\n")
-    instructions = load_instructions(tmp_path, tmp_path, tmp_path / "none", is_trusted=True)
+    instructions = load_instructions(tmp_path, tmp_path, tmp_path / "none", reads_project=True)
     found = build_system_prompt(replace(prompt_inputs(), instructions=instructions))
     if os.environ.get(UPDATE):
         SNAPSHOT.write_text(found, encoding="utf-8")
