@@ -28,7 +28,6 @@ from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replay_messa
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
-    ApiCalls,
     ApprovalRequested,
     LimitReached,
     Notice,
@@ -38,7 +37,6 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block
 from qcode.protocol.reply import Outcome
-from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -386,7 +384,7 @@ class EditorSession:
 
     def _without_turn(self, outcome: Outcome) -> JsonObject | WireError:
         """Return the answer to a prompt that did not begin a turn, or whose turn did not end in time."""
-        return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), [])
+        return self._answer(TurnEnded.without_reply(outcome, cost=Decimal(0)), [])
 
     def _answer(self, ended: TurnEnded, notices: list[str]) -> JsonObject | WireError:
         """Return the response to a prompt, or the error if its turn failed."""

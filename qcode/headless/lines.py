@@ -194,7 +194,7 @@ def facts_of(options: Options | None) -> InitFacts:
 def line_without_turn(error: ErrorInfo | None, session_id: str) -> JsonObject:
     """Return the `result` of a turn that never started; an `error` of None means that it was interrupted."""
     outcome = Outcome.CANCELLED if error is None else Outcome.ERROR
-    ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    ended = TurnEnded.without_reply(outcome, error=error)
     return result_line(ended, session_id)
 
 

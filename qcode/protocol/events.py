@@ -453,6 +453,24 @@ class TurnEnded:
     note: str = ""
     """Explains to the user why the answer is truncated or refused, or why qcode stopped the turn; or empty."""
 
+    @classmethod
+    def without_reply(
+        cls, outcome: Outcome, *, cost: Decimal | None = None, error: ErrorInfo | None = None
+    ) -> TurnEnded:
+        """Return the end of a turn in which no model replied."""
+        return cls(
+            outcome,
+            stop=None,
+            raw_stop="",
+            text="",
+            replies=0,
+            usage=Usage(),
+            cost=cost,
+            api_calls=ApiCalls(),
+            error=error,
+            is_answered=False,
+        )
+
 
 TurnEvent: TypeAlias = (
     TurnStarted

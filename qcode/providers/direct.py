@@ -183,7 +183,7 @@ class DirectClient:
         if is_secure and self._tls is None:
             await run_in_thread(self.prepare)
         limit = self._connection.timeouts.connect
-        return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), self._tls, limit)
+        return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), tls=self._tls, limit=limit)
 
     def _idle_wire(self) -> HttpConnection | None:
         """Return an idle connection that can be reused, None if there is none. Expired connections are closed."""

@@ -305,7 +305,7 @@ class HttpConnection(asyncio.Protocol):
             self._read_waiter.set_result(None)
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None, limit: float | None) -> HttpConnection:
+async def connect(host: str, port: int, *, tls: ssl.SSLContext | None, limit: float | None) -> HttpConnection:
     """Return an open connection. Raise `ConnectFailed` on failure, or after `limit` seconds."""
     try:
         async with asyncio.timeout(limit):

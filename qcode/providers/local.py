@@ -324,7 +324,7 @@ async def request_json(
         request_headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
     method = "POST" if body is not None else "GET"
     head = write_head(method, f"{parts.path.rstrip('/')}{path}", request_headers, version="1.0")
-    wire = await connect(parts.hostname, parts.port or 80, None, None)
+    wire = await connect(parts.hostname, parts.port or 80, tls=None, limit=None)
     try:
         wire.send(head + content)
         reader, answer = ResponseReader(), bytearray()

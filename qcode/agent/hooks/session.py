@@ -21,7 +21,6 @@ from qcode.engine.effects import Compact, Confirm, Confirmed
 from qcode.protocol.approvals import Approval, ApprovalMode, Question
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
-    ApiCalls,
     ApprovalRequested,
     Compacted,
     CompactionStarted,
@@ -34,7 +33,6 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, Text
 from qcode.protocol.reply import Outcome
-from qcode.protocol.usage import Usage
 from qcode.text.clean import clean
 from qcode.text.json import JsonObject
 from qcode.text.numbers import uuid_text
@@ -450,7 +448,7 @@ def _unsent_turn(prompt: str, block_reason: str) -> tuple[TurnEvent, ...]:
     if block_reason:
         outcome = Outcome.ERROR
         error = ErrorInfo(ErrorKind.PROMPT_BLOCKED, f"a hook blocked the prompt: {block_reason}")
-    ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    ended = TurnEnded.without_reply(outcome, error=error)
     return TurnStarted(prompt), ended
 
 

@@ -25,12 +25,12 @@ from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, ProviderError, QcodeError, UsageError
-from qcode.protocol.events import ApiCalls, ReplyFinished, TurnEnded, TurnEvent, TurnStarted
+from qcode.protocol.events import ReplyFinished, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
-from qcode.protocol.usage import Price, Usage
+from qcode.protocol.usage import Price
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.history import opaque_origin
@@ -341,7 +341,7 @@ class Clients:
 def refused_turn(prompt: str, why: Exception) -> tuple[TurnEvent, ...]:
     """Return the events of a turn that cannot begin: its model is not available, or its prompt cannot be read."""
     error = ErrorInfo(ErrorKind.BAD_REQUEST if isinstance(why, InputError) else ErrorKind.UNKNOWN_MODEL, str(why))
-    ended = TurnEnded(Outcome.ERROR, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
+    ended = TurnEnded.without_reply(Outcome.ERROR, error=error)
     return TurnStarted(prompt), ended
 
 

@@ -330,5 +330,5 @@ def test_only_a_name_is_looked_up_in_a_thread(host: str, is_asked_for: bool, mon
 
     monkeypatch.setattr(http1, "run_in_thread", aside)
     with pytest.raises(ConnectFailed):
-        asyncio.run(http1.connect(host, free_port(), None, 5))
+        asyncio.run(http1.connect(host, free_port(), tls=None, limit=5))
     assert bool(asked) is is_asked_for
