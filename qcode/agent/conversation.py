@@ -40,9 +40,9 @@ from qcode.engine.effects import (
     CompactionSettings,
     CompactRequested,
     HookStopped,
-    LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RateLimitAnswered,
     RecordRequests,
     SteerQueued,
     SwitchModel,
@@ -322,7 +322,7 @@ class Conversation:
         """Decide an open approval; an unknown or settled id is ignored."""
         if approval_id == LIMIT_ID:
             if self._driver is not None:
-                self._driver.put_input(LimitAnswered(isinstance(decision, Allow)))
+                self._driver.put_input(RateLimitAnswered(isinstance(decision, Allow)))
             return
         settled = self._calls.settle_answer(approval_id, decision)
         if settled is not None and self._driver is not None:

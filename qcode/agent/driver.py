@@ -25,9 +25,9 @@ from qcode.engine.effects import (
     EndTurn,
     HookStopped,
     Input,
-    LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RateLimitAnswered,
     RecordRequests,
     ReplyFailed,
     RunTool,
@@ -163,7 +163,7 @@ class Driver:
         self._open_request: _OpenRequest | None = None
 
     def put_input(
-        self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
+        self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | RateLimitAnswered | AskApproval | HookStopped
     ) -> None:
         """Pass an input from outside to the turn, before all queued inputs. `AskApproval` is performed at once."""
         if isinstance(incoming, AskApproval):

@@ -18,9 +18,9 @@ from qcode.protocol.approvals import (
     Decision,
     Deny,
     ImpossibleCall,
-    LimitApproval,
     PlanApproval,
     Question,
+    RateLimitApproval,
     RepeatedCall,
     ToolApproval,
 )
@@ -265,12 +265,12 @@ def limit_wait_text(event: LimitReached) -> str:
     return f"{event.error.message}; waiting until {limit_end_time(event.error)} (in {duration_text(event.seconds)})"
 
 
-def limit_approval(event: LimitReached) -> LimitApproval:
+def limit_approval(event: LimitReached) -> RateLimitApproval:
     """Return the question whether to wait for the end of a limit."""
     if event.seconds <= 0:
-        return LimitApproval("The limit has ended. Continue this turn?", event.error.message)
+        return RateLimitApproval("The limit has ended. Continue this turn?", event.error.message)
     ends = f"{limit_end_time(event.error)} (in {duration_text(event.seconds)})"
-    return LimitApproval(f"Wait until {ends} and continue?", event.error.message)
+    return RateLimitApproval(f"Wait until {ends} and continue?", event.error.message)
 
 
 def fallback_text(event: ModelFellBack) -> str:

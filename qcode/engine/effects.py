@@ -127,7 +127,7 @@ class WaitElapsed:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitAnswered:
+class RateLimitAnswered:
     """The user's answer to a `LimitReached` that is a question."""
 
     should_wait: bool
@@ -168,7 +168,7 @@ Input: TypeAlias = (
     | SteerQueued
     | CancelRequested
     | WaitElapsed
-    | LimitAnswered
+    | RateLimitAnswered
     | ModelSwitched
     | NoModelLeft
     | Confirmed

@@ -28,9 +28,9 @@ from qcode.engine.effects import (
     EndTurn,
     HookStopped,
     Input,
-    LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RateLimitAnswered,
     ReplyFailed,
     Review,
     Steering,
@@ -299,14 +299,14 @@ class Turn:
         )
 
     def _feed_reply(
-        self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered
+        self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | RateLimitAnswered
     ) -> list[Effect]:
         match incoming:
             case ReplyFailed():
                 return self._relay_reply(reply, reply.handle_failure(incoming))
             case WaitElapsed(seconds=seconds):
                 return self._relay_reply(reply, reply.handle_wait_elapsed(seconds))
-            case LimitAnswered(should_wait=should_wait):
+            case RateLimitAnswered(should_wait=should_wait):
                 return self._relay_reply(reply, reply.handle_rate_limit_answered(should_wait=should_wait))
             case _:
                 effects = reply.handle_event(incoming)

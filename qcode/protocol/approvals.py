@@ -226,11 +226,11 @@ class PlanApproval:
 
 
 LIMIT_ID = "limit"
-"""The id of every `LimitApproval`."""
+"""The id of every `RateLimitApproval`."""
 
 
 @dataclass(frozen=True, slots=True)
-class LimitApproval:
+class RateLimitApproval:
     """Shall the turn wait for the end of a rate limit? Decided by `Allow` or `Deny`, which ends the turn."""
 
     question: str
@@ -257,7 +257,7 @@ class ServerApproval:
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
 """A question during a turn; each is about one call of the model."""
 
-TurnApproval: TypeAlias = CallApproval | LimitApproval
+TurnApproval: TypeAlias = CallApproval | RateLimitApproval
 """A question during a turn."""
 
 Approval: TypeAlias = TurnApproval | ServerApproval

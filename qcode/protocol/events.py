@@ -227,7 +227,7 @@ class LimitReached:
     seconds: float
     """The remaining wait."""
     is_question: bool = False
-    """The turn waits for the answer to a `LimitApproval`.
+    """The turn waits for the answer to a `RateLimitApproval`.
 
     Otherwise it waits for the end of the limit, then sends the same request again; the event is repeated every minute.
     """

@@ -14,9 +14,9 @@ from qcode.engine.effects import (
     Effect,
     Fallback,
     Input,
-    LimitAnswered,
     ModelSwitched,
     NoModelLeft,
+    RateLimitAnswered,
     SwitchModel,
     TurnSettings,
     WaitElapsed,
@@ -148,7 +148,7 @@ def test_choosing_to_wait_gets_the_reply() -> None:
     (asked,) = player.played.of(ev.LimitReached)
     assert asked.is_question
     assert player.played.waits == []
-    player.give(LimitAnswered(should_wait=True))
+    player.give(RateLimitAnswered(should_wait=True))
     while player.step():
         pass
     assert player.played.end.text == "done"
@@ -158,7 +158,7 @@ def test_choosing_to_wait_gets_the_reply() -> None:
 def test_choosing_not_to_wait_ends_the_turn_with_the_error() -> None:
     player = Player(limited(), settings=settings("ask"))
     player.play()
-    player.give(LimitAnswered(should_wait=False))
+    player.give(RateLimitAnswered(should_wait=False))
     assert player.played.end.outcome is Outcome.ERROR
     assert player.played.end.error is not None
     assert player.played.end.error.message == "limit"
@@ -167,11 +167,11 @@ def test_choosing_not_to_wait_ends_the_turn_with_the_error() -> None:
 def test_long_sleep_past_the_end_of_a_limit_asks_first() -> None:
     player = Player(limited(), text("done"), settings=settings("ask"))
     player.play()
-    player.give(LimitAnswered(should_wait=True))
+    player.give(RateLimitAnswered(should_wait=True))
     player.drop_queued()
     player.give(WaitElapsed(12 * HOUR))
     assert [event.is_question for event in player.played.of(ev.LimitReached)] == [True, False, True]
-    player.give(LimitAnswered(should_wait=True))
+    player.give(RateLimitAnswered(should_wait=True))
     assert len(player.played.requests) == 2
 
 
@@ -187,7 +187,7 @@ def test_cancel_ends_a_turn_at_a_limit(wait: LimitWait) -> None:
 def test_answer_without_a_question_is_ignored() -> None:
     player = Player(limited(), text("done"), settings=settings("always"))
     player.play_until(ev.LimitReached)
-    player.give(LimitAnswered(should_wait=False))
+    player.give(RateLimitAnswered(should_wait=False))
     assert not player.played.is_over
     while player.step():
         pass
@@ -346,7 +346,7 @@ def test_text_shown_before_waiting_for_another_model_is_continued_by_it() -> Non
     assert played.end.text == played.shown == "The first half of it, and the second."
 
 
-@pytest.mark.parametrize("end", [CancelRequested, lambda: LimitAnswered(should_wait=False)])
+@pytest.mark.parametrize("end", [CancelRequested, lambda: RateLimitAnswered(should_wait=False)])
 def test_ending_the_wait_for_another_model_keeps_the_text(end: Callable[[], Input]) -> None:
     player = Switching(limited(), broken(TextDelta(0, "half "), kind=ErrorKind.OVERLOADED), wait="ask", limit=OF_FIRST)
     player.play()

@@ -19,9 +19,9 @@ from qcode.protocol.approvals import (
     Decision,
     Deny,
     ImpossibleCall,
-    LimitApproval,
     PlanApproval,
     Question,
+    RateLimitApproval,
     RepeatedCall,
     ServerApproval,
     ToolApproval,
@@ -182,7 +182,7 @@ def form_of(approval: PanelQuestion) -> Form:
                 typing="typing what to change",
                 writing="writing what to change",
             )
-        case LimitApproval():
+        case RateLimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):
             return Form(_LOGIN_OPTIONS if is_login else _SERVER_OPTIONS)
