@@ -1234,6 +1234,26 @@ def test_test_runner_rule_is_accepted_after_one_warning() -> None:
     drive(test, conversation)
 
 
+def test_text_typed_at_a_warning_becomes_the_reason_for_no_of_the_question() -> None:
+    conversation = ScriptedConversation(_asking(RUNNER))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("3")
+        await run.until(lambda: "Careful:" in run.screen)
+        await run.pilot.press(*"why not")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("enter")
+        await run.until(lambda: "No, and say why (t)\n▌     why not" in run.screen)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Deny("why not"))]
+
+    drive(test, conversation)
+
+
 def test_above_140_columns_old_and_new_text_are_side_by_side_in_question_and_card() -> None:
     finished = ToolFinished(FOUR_REQUEST.call, ToolOutcome("", diff=FOUR_REQUEST.detail), "done")
     script: Script = [ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), finished, ended()]

@@ -516,6 +516,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _move_draft_to_answer(self) -> None:
         """Move the typed text into the text field, where Enter sends it after a pause."""
+        if BACK in self.options:
+            self._choose(BACK)  # a warning has no choice with a text field
         typed = self._typed.take_answer()
         text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
         self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
