@@ -31,7 +31,7 @@ def run_context(
         check_theme(options.theme)
 
     def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
-        return is_trusted(folder, root, state_dir, by_flag=options.trust, ask=ask_trust)
+        return is_trusted(folder, root, state_dir, by_flag=options.trust, ask_user=ask_trust)
 
     return RunContext.read(
         replace(options, cwd=folder),

@@ -64,7 +64,7 @@ _CHOICE = "1, 2, 3 or q [3]: "
 
 
 def run_trust(arguments: Sequence[str]) -> int:
-    """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
+    """Run `qcode trust` with these arguments and return the exit code; raise `CommandLineError` or `QcodeError`."""
     options, words, flags = parse_subcommand("trust", arguments, _USE)
     if "json" in flags and words not in ([], ["show"], ["list"]):
         raise CommandLineError(f"--json only works with show and list; {_USE}")
@@ -182,21 +182,21 @@ def ask_in_lines(question: TrustQuestion) -> TrustAnswer:
 
 
 def is_trusted(
-    folder: Path, root: Path, state_dir: Path, *, by_flag: bool, ask: Callable[[TrustQuestion], TrustAnswer] | None
+    folder: Path, root: Path, state_dir: Path, *, by_flag: bool, ask_user: Callable[[TrustQuestion], TrustAnswer] | None
 ) -> bool:
-    """Return whether the project at `root` is trusted. `ask` asks the user, None if no user can answer.
+    """Return whether the project at `root` is trusted, for a run in `folder`, which may be a subfolder.
 
-    Raise `InputEnded` if the user quits.
+    `by_flag`: the run has --trust. `ask_user` is None if no user can answer. Raise `InputEnded` if the user quits.
     """
     if by_flag:
         return True
     status = TrustStore(state_dir, folder).status_of(root)
-    if status.is_trusted or ask is None:
+    if status.is_trusted or ask_user is None:
         return status.is_trusted
     question = _question(folder, root, status)
     if question is None:
         return False
-    answer = ask(question)
+    answer = ask_user(question)
     if answer == "always":
         problem = save_trust(root, state_dir, status.files, folder) if not status.problem else status.problem
         if problem:

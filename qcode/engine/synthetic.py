@@ -1,7 +1,7 @@
 """The texts that qcode sends to a model: "continue", "answer now", "finish the call", and rejections of calls.
 
 A text that asks the model for something exists only in one request and is never stored. Rejections are stored as tool
-results, because each call needs exactly one result.
+results, because each call needs exactly one result. The functions `…_notice` return texts for the user.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None
 
 
 def text_call_notice(model: str) -> str:
-    """Return the notice that a host sends tool calls as text."""
+    """Return the notice for the user that a host sends tool calls as text."""
     return (
         f"The server of {model} sent a tool call as text. qcode treats such text as a call; tools.text_calls = false "
         "turns this off."
@@ -80,7 +80,7 @@ def text_call_notice(model: str) -> str:
 
 
 def unreadable_call_notice(detail: str) -> str:
-    """Return the notice that a reply ends in text that looks like a call."""
+    """Return the notice for the user that a reply ends in text that looks like a call."""
     return (
         f"The reply ended in text that looks like a tool call ({detail}). It did not run; the model may try once more."
     )
@@ -107,7 +107,8 @@ def marker_arguments(raw: str) -> str:
 def split_guidance(name: str, raw: str, cap: int, rejections: int, append_tool: str = "edit") -> str:
     """Return the result of a truncated write or edit: the rejection, and instructions to split the call.
 
-    `rejections` counts the same rejection in a row, this one included; `append_tool` can append to a file.
+    `rejections` is the number of calls in a row that were rejected for this reason, including this call. `append_tool`
+    is the name of a tool that can append to a file.
     """
     text = (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
@@ -132,7 +133,7 @@ def send_again_text(name: str, cap: int) -> str:
 
 
 def cut_call_text(name: str, cap: int) -> str:
-    """Return the result of any other truncated call."""
+    """Return the result of a truncated call that neither writes or edits a file nor is sent again with a larger cap."""
     return (
         f"Rejected: the output limit of {cap} tokens cut this `{name}` call before its arguments were complete. It was "
         "not run. Make one complete call only, with shorter arguments and no text before it."
@@ -179,7 +180,7 @@ def broken_call_text(name: str, state: str, raw: str, cap: int) -> str:
 def malformed_call_text(name: str, raw: str) -> str:
     """Return the result of a call whose arguments are invalid but not truncated."""
     try:
-        parse_arguments(raw)
+        parse_arguments(raw)  # raises for a duplicate key only; other invalid JSON is None
     except DuplicateKeyError as error:
         return (
             f"The arguments of this `{name}` call contain the key {json.dumps(error.key)} twice, so it was not run. "
@@ -193,6 +194,7 @@ def malformed_call_text(name: str, raw: str) -> str:
 
 def _progress(raw: str) -> str:
     """Describe how much of the arguments arrived, with the last complete line of the text to be written."""
+    # `raw` is JSON, so a line of the text ends with the two characters `\n`. The last line may be incomplete.
     lines = raw.split("\\n")
     if len(lines) < 2:
         return f"It got as far as {len(raw)} characters of arguments."
@@ -222,7 +224,7 @@ def _escape_tag(text: str, tag: str) -> str:
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
     """Return the outcome of a call that was edited before it ran, with a note for the model about the edit."""
-    display = outcome.content if outcome.shown is None else outcome.shown
+    display = outcome.content if outcome.shown is None else outcome.shown  # the user sees no note
     before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
     text = "\n".join(
         [
@@ -246,6 +248,7 @@ def _revised_arguments(before: JsonObject, after: JsonObject) -> Iterator[str]:
             continue
         elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
             yield f"- `{name}` with these changes:"
-            yield from list(unified_diff(old.split("\n"), new.split("\n"), "sent", "ran"))[2:]
+            diff = list(unified_diff(old.split("\n"), new.split("\n"), "sent", "ran"))
+            yield from diff[2:]  # without the two header lines, `--- sent` and `+++ ran`
         else:
             yield f"- `{name}`: {new if isinstance(new, str) else json.dumps(new)}"

@@ -122,6 +122,7 @@ class _SessionReader:
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
+                # A damaged file may have a second header: it does not change the model.
                 self._use(self.model or str_field(record, "model"))
             case "message":
                 self.history.add(*stored_from(record, self.history.next_number))
@@ -149,7 +150,11 @@ class _SessionReader:
         self.history.use_model(model)
 
     def _read_related(self, record: JsonObject) -> None:
-        """Read a compaction, or a record that belongs to the latest message."""
+        """Read a compaction, or a record that belongs to the latest message.
+
+        An `intent` says that a call is about to run. Its arguments differ from those in the message if the user edited
+        them.
+        """
         history = self.history
         last = history.stored.get(history.latest)
         match record["kind"]:
@@ -180,15 +185,18 @@ class _SessionReader:
                 pass
 
     def _read_shown_result(self, result: ToolResult, record: JsonObject) -> None:
+        """Read the form in which the user saw a result, which its record has in addition to the result itself."""
         if (shown := result_from(record.get("shown"), result.content)) is not None:
             self.history.set_shown_result(result.call_id, shown)
 
     def _read_shown(self, record: JsonObject) -> None:
+        """Read events that the user saw with the latest message."""
         items = record.get("items")
         shown_items = map(shown_from, items if isinstance(items, list) else ())
         self.history.add_shown([item for item in shown_items if item is not None])
 
     def _read_agent(self, record: JsonObject) -> None:
+        """Read a message of a sub-agent, or the intent to run one of its calls (`intent` is the id of that call)."""
         call_id = str_field(record, "call_id")
         if "intent" in record:
             self.history.record_inner_intent(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
@@ -196,6 +204,7 @@ class _SessionReader:
             self.history.add_inner(call_id, inner_from(record))
 
     def _read_move(self, record: JsonObject) -> None:
+        """Read the change of a file or its revocation, or the begin or end of a move (`/undo`, `/redo`)."""
         match record["kind"]:
             case "change":
                 self.history.add_change(*change_from(record))
@@ -212,7 +221,7 @@ class _SessionReader:
         if partial is not None and self.history.stored:
             recovered = self.history.next_number
             # The cost of the reply is unknown: the process ended before the provider reported it.
-            killed = AttemptRecord("first", 0, "killed", Usage())
+            killed = AttemptRecord("first", max_tokens=0, stop="killed", usage=Usage())
             entry = HistoryEntry(partial, (killed,), KILLED_REPLY.text, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
@@ -221,13 +230,13 @@ class _SessionReader:
             session_id,
             loaded.entries,
             self.model,
-            self.title,
-            str_field(self.header, "cwd", ""),
-            str_field(self.header, "created", ""),
-            tuple(self._notices(notice, loaded.unknown_outcomes, is_recovered=recovered is not None)),
-            bool(self.header),
-            self.history,
-            recovered,
+            title=self.title,
+            cwd=str_field(self.header, "cwd", ""),
+            created=str_field(self.header, "created", ""),
+            notices=tuple(self._notices(notice, loaded.unknown_outcomes, is_recovered=recovered is not None)),
+            has_header=bool(self.header),
+            history=self.history,
+            recovered=recovered,
         )
 
     def _notices(self, notice: str, unknown_outcomes: int, *, is_recovered: bool) -> Iterable[str]:
@@ -327,7 +336,7 @@ class _MessageBuilder:
         self.open_calls, self.reply = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
-        """Add results for calls that the next message does not answer."""
+        """Add a user message with results for the open calls, if there are any: no message follows that has them."""
         if self.open_calls:
             self.entries.append(HistoryEntry(self._with_results(Message("user", ())), is_filled_in=True))
 
@@ -345,7 +354,7 @@ class _MessageBuilder:
             results.append(self._missing_result(call) if index is None else received.pop(index))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
-        return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
+        return Message("user", (*results, *(block for block in message.blocks if not isinstance(block, ToolResult))))
 
     def _missing_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call that no message answers: the recorded one, or a text for the model."""

@@ -1,7 +1,7 @@
 """The requests of a reply: the first request, continuations, and requests to repair a call.
 
 The user messages with which qcode asks for a continuation or a repair are never part of the transcript. `reply_drafts`
-are always the blocks of the reply from earlier attempts.
+are always the blocks of the reply from earlier attempts, and `cap` is the maximum number of output tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReplyPlan:
     fallback: Fallback | None = None
     """The settings of the fallback models, None if there are no such models."""
     note: str = ""
-    """A text that is sent only with the first request and with its escalation."""
+    """A text that is sent with the first request and its repetition with a larger cap, but with no other request."""
     starts_escalated: bool = False
     """The first request already has the larger cap."""
     allows_calls: bool = True
@@ -80,7 +80,7 @@ def continuation_request(
 
 
 def answer_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    """Ask for the answer after too much reasoning; a higher effort becomes `low`."""
+    """Ask for the answer after too much reasoning; an effort above `low` becomes `low`."""
     request = _plain_request(plan, model, cap)
     effort: Effort | None = "low" if plan.effort in ("medium", "high", "max") else plan.effort
     return replace(request, messages=_with_added_text(plan.messages, synthetic.ANSWER_NOW), effort=effort)
@@ -99,6 +99,7 @@ def arguments_request(
     instruction = synthetic.resumed_call_text(call.name, raw)
     request = _plain_request(plan, model, cap)
     messages = _with_added_text(_with_partial(plan.messages, reply_drafts), instruction)
+    # Some providers reject a history with calls if the request has no tools.
     has_calls = any(message.calls for message in plan.messages)
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
 
@@ -110,7 +111,8 @@ def text_of(drafts: Sequence[BlockDraft]) -> str:
 def stored_blocks(drafts: Sequence[BlockDraft]) -> tuple[Block, ...]:
     """Return drafts as blocks of a message: text exactly as shown, calls with valid JSON.
 
-    Unsigned reasoning is dropped at the end of the message, and between a text and a call.
+    Reasoning without a signature (`opaque`) is dropped at the end of the message, and before a call unless the message
+    begins with it.
     """
     blocks: list[Block] = []
     for index, draft in enumerate(drafts):
