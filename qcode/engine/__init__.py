@@ -8,7 +8,7 @@ Inputs (`effects.Input`):
     UserSubmitted, CompactRequested   the first input of a turn
     ReplyEvent, ReplyFailed           the stream of the current request, or its failure
     ApprovalAnswered, ToolEnded       the verdict on a call, and the outcome of a call
-    WaitElapsed, RateLimitAnswered        a wait is over; whether the user wants to wait for a limit
+    WaitElapsed, RateLimitAnswered    a wait is over; whether the user wants to wait for a limit
     ModelSwitched, NoModelLeft        the fallback model, or that none is left
     Confirmed, HookStopped            the answer of the hooks, or their decision to end the turn
     SteerQueued, CancelRequested      from the user, at any time
