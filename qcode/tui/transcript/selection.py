@@ -88,6 +88,7 @@ class SelectablePane(Pane):
         if event.button != 1 or not 0 <= pointer.x < self.text_width or not self.row_layout.entries:
             return
         self._press_anchor = self._anchor_at(*self._character_at(pointer))
+        self._pointer = pointer
         self._is_dragging = False
         self.capture_mouse()
 
@@ -95,7 +96,7 @@ class SelectablePane(Pane):
         if self._press_anchor is None:
             return
         pointer = self._pointer_offset(event)
-        if not self._is_dragging and pointer == self._pointer:
+        if not self._is_dragging and pointer == self._pointer:  # still in the cell where the button was pressed
             return
         if not self._is_dragging:
             self._is_dragging = True
@@ -137,7 +138,8 @@ class SelectablePane(Pane):
             return
         index, row = self.row_layout.find(y)
         entry = self.row_layout.entries[index]
-        if isinstance(entry, Foldable) and (row == entry.gap or line.is_decoration):
+        is_first_row = row == entry.gap  # the rows before it are blank
+        if isinstance(entry, Foldable) and (is_first_row or line.is_decoration):
             self.toggle(entry)
 
     def _select_around(self, line: Line, y: int, x: int, *, is_whole_line: bool) -> None:
@@ -147,7 +149,8 @@ class SelectablePane(Pane):
             self.select(Offset(start, y), Offset(end, y))
             return
         first, last = self._rows_of_source_line(y)
-        # The rows have the same lead, except that a bullet is copied: it is selected by a click on its own row.
+        # The lead, which is not copied, has the same length in all rows, except in a row with a bullet: the bullet is
+        # copied. A click on that row selects from the bullet, a click on a wrapped row below from the text after it.
         self.select(Offset(line.lead, first), Offset(self._line_length(last), last))
 
     def toggle(self, entry: Foldable) -> None:
@@ -204,7 +207,7 @@ class SelectablePane(Pane):
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
         new_anchors = [self._find_anchor(anchor) for anchor in self._saved_anchors]
         if self._press_anchor is not None:
-            self._press_anchor = new_anchors.pop()
+            self._press_anchor = new_anchors.pop()  # `before_resize` saved it last
         if self._anchors is not None:
             start, end = new_anchors
             self._anchors = (start, end) if start is not None and end is not None else None
@@ -226,9 +229,10 @@ class SelectablePane(Pane):
         text, positions = content_positions(rows)
         if not positions or _context_around(text, anchor.count) != anchor.context:
             return None
-        letter_index = anchor.count - anchor.is_end
+        letter_index = anchor.count - 1 if anchor.is_end else anchor.count
         row, x = positions[max(0, min(letter_index, len(positions) - 1))]
-        x += anchor.is_end or letter_index >= len(positions)
+        if anchor.is_end or letter_index >= len(positions):
+            x += 1  # after the letter
         return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
     def after_changes(self) -> None:
@@ -300,7 +304,10 @@ class SelectablePane(Pane):
         return len(line.text) if line is not None else 0
 
     def _rows_of_source_line(self, y: int) -> tuple[int, int]:
-        """Return the first and last row of the source line that contains row `y`."""
+        """Return the first and last row of the source line that contains row `y`.
+
+        A row with a `joint` continues the source line of the row above.
+        """
         first = last = y
         while (line := self.row_layout.line(first)) is not None and line.joint is not None:
             first -= 1

@@ -26,6 +26,34 @@ def test_drag_selects_the_text_under_it() -> None:
     play(scene)
 
 
+def test_move_within_the_pressed_cell_does_not_start_a_drag() -> None:
+    """A terminal that reports pixels sends several moves for one cell."""
+
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.append_text("alpha beta gamma\n")
+        await settle(app, pilot)
+        await pilot.mouse_down(app.transcript, offset=(6, 0))
+        await pilot.hover(app.transcript, offset=(6, 0))
+        await pilot.mouse_up(app.transcript, offset=(6, 0))
+        assert app.screen.get_selected_text() is None
+        assert app.transcript.is_anchored
+
+    play(scene)
+
+
+def test_second_drag_selects_if_it_ends_in_the_cell_of_the_first() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.append_text("alpha beta gamma\n")
+        await settle(app, pilot)
+        for start, selected in ((6, "beta"), (0, "alpha beta")):
+            await pilot.mouse_down(app.transcript, offset=(start, 0))
+            await pilot.hover(app.transcript, offset=(9, 0))
+            await pilot.mouse_up(app.transcript, offset=(9, 0))
+            assert app.screen.get_selected_text() == selected
+
+    play(scene)
+
+
 def test_announced_text_is_the_copied_one_if_the_drag_ends_in_a_blank_row() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         app.transcript.append_text("alpha beta gamma\n\ndelta epsilon\n")
