@@ -74,8 +74,8 @@ class EditCommands:
         self._warnings: list[str] = []
         self._warned_about: set[tuple[EditStep, str]] = set()
 
-    async def ask(self, scope: CommandScope, paths: Sequence[str]) -> None:
-        """Ask the user about the commands that will run after edits of these files, if the rules ask about them."""
+    async def ask_approval(self, scope: CommandScope, paths: Sequence[str]) -> None:
+        """Ask the user to approve the commands that will run after edits of these files, if the rules require it."""
         for step in STEPS:
             for path in paths:
                 command = self._command(step, path)

@@ -101,7 +101,7 @@ class AfterEdit:
         self._workspace = workspace
         self._sandbox = sandbox
         self._servers = ServerPool(self._settings.servers, context.env, workspace, self._launch, self._cache)
-        self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])
+        self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])  # without the flag
         self._commands = EditCommands(context.settings, workspace)
         self.checks: dict[Path, _Check] = {}
         self._last_problems: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
@@ -120,7 +120,7 @@ class AfterEdit:
         outcome = replace(outcome, edits=())
         if not scope.policy.is_trusted or outcome.is_error or not edits:
             return outcome
-        await self._commands.ask(scope, [edit.path for edit in edits if edit.after is not None])
+        await self._commands.ask_approval(scope, [edit.path for edit in edits if edit.after is not None])
         self._scope, self._is_tested = scope, False
         notes: list[str] = []
         formatted = [await self._run_formatter(edit, scope, notes) for edit in edits]
@@ -253,8 +253,9 @@ class AfterEdit:
     ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         """Return the problems of the file before and after; the problems of the last checked text are cached."""
         cached = self._last_problems.get(path)
-        old: tuple[Problem, ...] | None = ()
+        old: tuple[Problem, ...] | None = ()  # a new file had no problems
         if before is not None:
+            # None: unknown, so the old text is checked too.
             old = cached[1] if cached is not None and cached[0] == _digest(before) else None
         texts = (after,) if before is None or old is not None else (before, after)
         problems_by_text = await self._problems_by_text(path, texts)
@@ -289,7 +290,7 @@ class AfterEdit:
         )
 
     def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
-        """Return how to start a checker, and whether the checker can see other processes. Blocks on the disk."""
+        """Return how to start a checker, and whether it can see other processes. May block."""
         if self._sandbox is None or self._sandbox.sandbox is None:
             return Launch(tuple(argv)), True
         return self._sandbox.launch_reader(argv, self._cache()), False
@@ -301,13 +302,14 @@ class AfterEdit:
 
     async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet: failing tests, or errors from a slow check; otherwise empty."""
-        scope, self._warnings = self._scope, [*self._warnings, *self._servers.take_failures()]
+        self._warnings += self._servers.take_failures()
+        scope = self._scope
         if scope is None or not scope.policy.is_trusted:
             return ""
         late = [finding for _, finding in self._available_findings() if finding.is_error]
-        is_last = self._rounds >= self._settings.max_rounds
+        has_rounds_left = self._rounds < self._settings.max_rounds
         blocks = []
-        if late and not is_last:
+        if late and has_rounds_left:
             for path in [path for path, check in self.checks.items() if check.task.done()]:
                 del self.checks[path]
             blocks = [
@@ -315,11 +317,11 @@ class AfterEdit:
             ]
         if not self._is_tested:
             self._is_tested = True
-            run = await self._commands.run("test", "", scope)
-            if run is not None and run.failure and is_last:
-                self._warnings.append(self._still_failing(run))
-            elif run is not None and run.failure:
+            run = await self._commands.run("test", path="", scope=scope)  # the tests are not about one file
+            if run is not None and run.failure and has_rounds_left:
                 blocks.append(self._test_failure(run))
+            elif run is not None and run.failure:
+                self._warnings.append(self._still_failing(run))
         if not blocks:
             return ""
         self._rounds += 1
@@ -384,7 +386,7 @@ def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -
 def _with_formatted(
     outcome: ToolOutcome, edits: Sequence[EditedFile], notes: Sequence[str], workspace: Workspace
 ) -> ToolOutcome:
-    """Return the outcome with the diff of the formatted files."""
+    """Return the outcome with the formatter's notes, and with the diff and texts of the files as formatted."""
     diffs: list[str] = []
     texts: dict[str, str] = {}
     for edit in edits:

@@ -1,7 +1,7 @@
 """The command line of bubblewrap for a confinement, with options as in bwrap(1).
 
-This module reads only the types of files. bwrap reads the whole list of mounts after each mount, so a mount costs about
-0.15 ms, and more in a long list.
+On the disk, this module reads only whether a path is a folder or a link. bwrap reads the whole list of mounts after
+each mount, so a mount costs about 0.15 ms, and more in a long list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEVICE_LINKS = (
 )  # fmt: skip
 _FD = "{fd}"
 """Replaced in the command line by the number of the file descriptor with the seccomp filter."""
-# The capabilities that root keeps at the level `protect`. None allows mounts, tracing, kernel modules or device nodes.
+# The capabilities that root keeps at the level `protect`. Mounts, tracing, kernel modules and device nodes need others.
 _ROOT_CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
     "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SYS_CHROOT", "CAP_AUDIT_WRITE",
@@ -88,7 +88,7 @@ def _build_root(confinement: Confinement) -> None:
 def _path_options(confinement: Confinement) -> list[str]:
     """Return options that pin, protect and hide paths. Paths that no longer exist are skipped, except hidden ones."""
     options: list[str] = []
-    for path in confinement.pinned_folders:
+    for path in confinement.pinned_folders:  # a mount point cannot be moved or removed
         options += ["--bind-try", path, path]
     for path in confinement.protected_paths:
         options += ["--ro-bind-try", path, path]
@@ -107,7 +107,7 @@ def _private_root(confinement: Confinement) -> list[str]:
     for link, text in _DEVICE_LINKS:
         options += ["--symlink", text, link]
     options += ["--dir", "/dev/shm", "--proc", "/proc"]  # noqa: S108  # a name in the sandbox
-    for path in confinement.empty:
+    for path in confinement.empty_folders:
         options += ["--dir", path]
     for path in sorted(confinement.readable, key=depth):
         options += ["--ro-bind", path, path]
@@ -134,7 +134,10 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
 
 
 def _host_view(variant: BwrapVariant) -> list[str]:
-    """Return options that show the host. From root, disks and files that make the kernel run programs are hidden."""
+    """Return options that show the host.
+
+    Root does not see disks, and cannot write the files in /sys that make the kernel run programs (`uevent_helper`).
+    """
     if not variant.is_root:
         return ["--dev-bind", "/", "/"]
     options = ["--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]

@@ -38,7 +38,7 @@ class Confinement:
     """
     links: tuple[tuple[str, str], ...] = ()
     """Links on the way to the folders of the session: path and target of each."""
-    empty: tuple[str, ...] = ()
+    empty_folders: tuple[str, ...] = ()
     """Folders that exist for a `read-only` command, empty except for readable paths below."""
     writable: tuple[str, ...] = ()
     """Folders in which a `workspace` command may write."""

@@ -41,7 +41,7 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
     if confinement.level != "protect":
         for folder in filter(_is_folder, covered_folders):
             kernel.mount_empty(f"{_NEW_ROOT}{folder}")
-    for path in (path for path in confinement.empty if is_within_any(path, covered_folders)):
+    for path in (path for path in confinement.empty_folders if is_within_any(path, covered_folders)):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
     for path in sorted(readable_in_covered, key=depth):
         _show(path)
@@ -78,7 +78,7 @@ def _show_readable(
 ) -> None:
     """Create a root folder with the readable folders that are not below a covered folder."""
     kernel.mount_empty(_NEW_ROOT)
-    empty = [path for path in confinement.empty if not is_within_any(path, covered_folders)]
+    empty = [path for path in confinement.empty_folders if not is_within_any(path, covered_folders)]
     for folder in (*covered_folders, "/dev", "/proc", *empty):
         os.makedirs(f"{_NEW_ROOT}{folder}", exist_ok=True)  # noqa: PTH103  # text
     for path in sorted(set(confinement.readable) - set(readable_in_covered), key=depth):

@@ -111,23 +111,23 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return None
 
     def validate_selection(self, selection: Selection) -> Selection:
-        """Keep the cursor out of labels: instead of entering a label, it jumps to the other side of that label."""
+        """Keep both ends of a new selection out of labels. `self.selection.end` is the cursor before the change."""
         return Selection(
             self._outside_label(selection.start, self.selection.end),
             self._outside_label(selection.end, self.selection.end),
         )
 
-    def _outside_label(self, location: Location, before: Location) -> Location:
-        """Return `location`, or an end of the label around it.
+    def _outside_label(self, location: Location, old_cursor: Location) -> Location:
+        """Return `location`, or if it is inside a label, an end of that label.
 
-        If `before` is one end of the label, return the other end, so that an arrow key passes the label. Otherwise
-        return the nearer end, as for a click.
+        If the old cursor is at one end of the label, return the other end, so that an arrow key passes the label.
+        Otherwise return the nearer end, as for a click.
         """
         row, column = location
         for start, end in label_spans(self.document[row], *self._labels):
             if start < column < end:
-                if before in ((row, start), (row, end)):
-                    return (row, end) if before == (row, start) else (row, start)
+                if old_cursor in ((row, start), (row, end)):
+                    return (row, end) if old_cursor == (row, start) else (row, start)
                 return (row, start) if column - start < end - column else (row, end)
         return location
 
@@ -183,7 +183,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return row, label[0] if label is not None else grapheme_start(self.document[row], column)
 
     def action_cursor_right(self, select: bool = False) -> None:
-        """Move the cursor. The suggestion is a hint: Textual would insert it."""
+        """Move the cursor right. A suggestion here is a hint that is only shown; Textual would insert it."""
         self.suggestion = ""
         super().action_cursor_right(select)
 
@@ -217,12 +217,12 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
 
     def action_cursor_line_start(self, select: bool = False) -> None:
         row, column = self.cursor_location
-        start = self.get_cursor_line_start_location()
+        start = self.get_cursor_line_start_location()  # of the wrapped row; pressed again, go to that of the line
         self.move_cursor((row, 0) if start == (row, column) else start, select=select)
 
     def action_cursor_line_end(self, select: bool = False) -> None:
         row, column = self.cursor_location
-        end = self.get_cursor_line_end_location()
+        end = self.get_cursor_line_end_location()  # of the wrapped row; pressed again, go to that of the line
         self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
 
     def action_kill_blank_word_left(self) -> None:
@@ -273,6 +273,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._yanked_range = (start, self.cursor_location)
 
     def delete_by_key(self, start: Location, end: Location) -> EditResult | None:
+        """Delete a range for a key that does not fill the kill ring. `TextArea` calls this for Backspace and Ctrl+X."""
         self._end_run()
         return self._delete_whole(start, end)
 
