@@ -68,6 +68,7 @@ class BoundedMatcher(SequenceMatcher[_T]):
         If too few steps remain for a range, `_aligned` compares it instead.
         """
         b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
+        # `costs[i]`: the steps for the first `i` elements of the first sequence.
         costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
         pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
         blocks: list[Match] = []
@@ -93,8 +94,9 @@ MAX_LINE_PAIRS = 500_000
 def line_matcher(a: Sequence[str], b: Sequence[str]) -> BoundedMatcher[str]:
     """Return a matcher of two texts.
 
-    `difflib` ignores lines that make up over 1 % of a text of 200 lines or more, such as empty ones, and so reports
-    them as changed if all lines around them change. Here only texts with more than `MAX_LINE_PAIRS` are treated so.
+    In a text of 200 lines or more, `difflib` does not match a line that makes up over 1 % of it, such as an empty one.
+    So it reports unchanged empty lines as changed if the lines around them change. This matcher does so only if the
+    texts have more than `MAX_LINE_PAIRS` pairs of equal lines.
     """
     counts = Counter(b)
     return BoundedMatcher(a, b, autojunk=sum(counts[line] for line in a) > MAX_LINE_PAIRS)
@@ -191,6 +193,7 @@ def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
     by_path: dict[str, FileDiff] = {}
     for diff in diffs:
         for part in _split_at_files(diff):
+            # The first two lines are `--- old path` and `+++ new path`. The new path comes first, if there is one.
             path = next((name for name in map(_named_file, reversed(part[:2])) if name), "")
             kinds = [line.kind for line in part]
             before = by_path.get(path, FileDiff(path, 0, 0, ""))
@@ -243,25 +246,27 @@ def _aligned(a: Sequence[_T], b: Sequence[_T], a_start: int, a_end: int, b_start
     Example: for "xAyBz" and "xBAyz" the ends give "x" and "z". Between them, "A" and "y" are in the same order in
     both and give the block "Ay"; "B" has moved, so it is in no block.
     """
-    head = _count_equal(a, b, a_start, b_start, min(a_end - a_start, b_end - b_start), 1)
+    head = _count_equal(a, b, a_start, b_start, min(a_end - a_start, b_end - b_start), step=1)
     a_start, b_start = a_start + head, b_start + head
-    tail = _count_equal(a, b, a_end - 1, b_end - 1, min(a_end - a_start, b_end - b_start), -1)
+    tail = _count_equal(a, b, a_end - 1, b_end - 1, min(a_end - a_start, b_end - b_start), step=-1)
     a_end, b_end = a_end - tail, b_end - tail
     blocks = [Match(a_start - head, b_start - head, head), Match(a_end, b_end, tail)]
-    a_first, b_first = a_start, b_start
+    a_first, b_first = a_start, b_start  # where the offsets below begin; `a_start` and `b_start` move on
     for a_offset, b_offset in _increasing(_unique_pairs(a[a_start:a_end], b[b_start:b_end])):
         a_index, b_index = a_first + a_offset, b_first + b_offset
         if a_index < a_start:
             continue  # inside the previous block
-        back = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_start, b_index - b_start), -1)
-        size = back + _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), 1)
+        back = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_start, b_index - b_start), step=-1)
+        size = back + _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), step=1)
         blocks.append(Match(a_index - back, b_index - back, size))
         a_start, b_start = a_index - back + size, b_index - back + size
     yield from (block for block in blocks if block.size)
 
 
-def _count_equal(a: Sequence[_T], b: Sequence[_T], a_start: int, b_start: int, limit: int, step: int) -> int:
-    """Return how many elements from `a_start` and `b_start` on are equal, at most `limit`; `step` is 1 or -1."""
+def _count_equal(
+    a: Sequence[_T], b: Sequence[_T], a_start: int, b_start: int, limit: int, *, step: Literal[1, -1]
+) -> int:
+    """Return how many elements from `a_start` and `b_start` on are equal, at most `limit`. `step` -1 goes backwards."""
     size = 0
     while size < limit and a[a_start + step * size] == b[b_start + step * size]:
         size += 1
@@ -323,8 +328,8 @@ class Hunk:
     """The lines before the change, unchanged ones included."""
     new: list[str] = field(default_factory=list)
     """The lines after the change, unchanged ones included."""
-    is_hint: bool = False
-    """Line numbers of a unified diff precede the anchor, which then need not match."""
+    is_anchor_optional: bool = False
+    """The anchor comes from a unified diff (`@@ -1,2 +1,3 @@ def main():`), so it need not be found in the file."""
     is_at_end: bool = False
     """The hunk is at the end of the file."""
     has_change: bool = False
@@ -396,7 +401,7 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
     """Return the sections of a patch, each with its lines as text. Raise `PatchError` if `text` is not a patch."""
     lines = _patch_body(text)
     sections: list[tuple[Section, str]] = []
-    begin = 0
+    begin = 0  # `lines[0]` is line 2 of the patch, after `BEGIN`, so `lines[begin]` is line `begin + 2`
     while begin < len(lines):
         header = _SECTION.fullmatch(lines[begin])
         if header is None:
@@ -464,7 +469,7 @@ def _content(path: str, body: Sequence[str], number: int) -> str:
 def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
     """Parse the hunks of one file. `number` is the line of the patch at which `body` starts."""
     hunks: list[Hunk] = []
-    is_open = False
+    is_open = False  # whether the next line belongs to the last hunk
     for index, line in enumerate(body):
         if line.startswith("@@"):
             if not is_open or hunks[-1].old or hunks[-1].new:
@@ -484,17 +489,18 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
             _add_line(hunks[-1], line, number + index)
     for hunk in hunks:
         _trim(hunk)
-    empty = next((hunk for hunk in hunks if not hunk.has_change), None)
-    if empty is not None and (len(hunks) == 1 or empty.old):
+    # An `@@` without any line after it is ignored, if there are other hunks.
+    unchanged = [hunk for hunk in hunks if not hunk.has_change]
+    if any(hunk.old for hunk in unchanged) or (unchanged and len(hunks) == 1):
         raise PatchError(f"patch line {number}: a hunk has no line that begins with + or -")
     return tuple(hunk for hunk in hunks if hunk.has_change)
 
 
 def _anchor(hunk: Hunk, text: str) -> None:
     """Add the text after `@@` to the anchors: `def main():`, or the line after the numbers of a unified diff."""
-    numbers = _NUMBERS.match(f"{text} ")
-    hunk.is_hint = hunk.is_hint or numbers is not None
-    anchor = f"{text} "[numbers.end() :].strip() if numbers is not None else text.removesuffix(" @@").strip()
+    numbers = _NUMBERS.match(text)
+    hunk.is_anchor_optional = hunk.is_anchor_optional or numbers is not None
+    anchor = text[numbers.end() :].strip() if numbers is not None else text.removesuffix(" @@").strip()
     if anchor:
         hunk.anchors.append(anchor)
 
@@ -532,7 +538,8 @@ _ASSIGNMENT = lazy_pattern(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
 def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
     """Return `diff` with removed and unchanged lines of secret files masked; in `NAME=value` the name stays.
 
-    The lines of each hunk are counted, so no line of a file can pass for a header.
+    Added lines are not masked, because the model wrote them. The lines of each hunk are counted, so no line of a file
+    can pass for a header.
     """
     return "\n".join(_mask_lines(diff.split("\n"), is_secret))
 
@@ -542,6 +549,7 @@ def _mask_lines(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[
     for line in diff_lines(lines):
         file = _FILE.match(line.text) if line.kind == "outside" else None
         if file is not None:
+            # A file is secret if its old path in `---` or its new path in `+++` is.
             is_secret_file = (is_secret_file and line.text.startswith("+++")) or is_secret(file[1])
         yield _mask_line(line.text) if is_secret_file and line.kind in ("remove", "same") else line.text
 

@@ -137,6 +137,7 @@ def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: li
         (patch(), "names no file"),
         (patch("*** Update File: a.txt"), "has no hunk"),
         (update("a.txt", "@@", " one"), "no line that begins with + or -"),
+        (update("a.txt", "@@", "", "@@ x", " one", "@@ y", "-a", "+b"), "no line that begins with + or -"),
         (update("a.txt", "one"), "patch line 3: a line of a hunk must begin with"),
         (patch("*** Add File: b.txt", "one"), "patch line 3: every line of the new file b.txt must begin with +"),
         (patch("*** Change File: a.txt"), "patch line 2: expected '*** Add File: '"),

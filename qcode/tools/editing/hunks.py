@@ -108,7 +108,7 @@ def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int,
         index = find_line(lines, anchor, line_index)
         if index is None:
             index = find_line(lines, anchor, 0)
-        if index is None and not hunk.is_hint:
+        if index is None and not hunk.is_anchor_optional:
             # The anchor may be an abbreviated first line of the hunk itself; then the lines of the hunk decide.
             index = next((i for i in range(line_index, len(lines)) if lines[i].strip().startswith(anchor)), None)
             if index is None and not hunk.old:
