@@ -25,7 +25,7 @@ MAX_TOOL_REPAIR_ATTEMPTS = 1
 MAX_RESUMED_CALL_REQUESTS = 3
 """How often the rest of one truncated call is requested."""
 MIN_TOTAL_OUTPUT_CHARS = 120_000
-"""The smallest default for the characters of a reply over all its attempts."""
+"""The smallest default of `max_total_output_chars`, the maximum characters of a reply over all its attempts."""
 DEFAULT_CONTEXT_WINDOW = 200_000
 """The window of a model whose window is unknown, in tokens."""
 MIN_USEFUL_OUTPUT = 1_024
@@ -33,15 +33,16 @@ MIN_USEFUL_OUTPUT = 1_024
 MAX_LEARNED_FIRST_CAP = 16_000
 """The largest first cap that is learned."""
 MAX_KEPT_LENGTHS = 200
-"""A first cap is learned from this many of the latest replies."""
+"""A first cap is learned from the latest replies, at most this many."""
 MIN_LENGTHS = 50
 """No first cap is learned from fewer replies than this."""
 
-_MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
+_COUNTED_MARGIN_FLOOR, _COUNTED_MARGIN_SHARE = 1_024, 0.02
+"""The minimum of the safety margin in tokens, and its share of the window, for a prompt counted by the provider."""
 _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
-"""The minimum of the safety margin in tokens, and its share of the window."""
+"""The same for a prompt whose size is estimated."""
 _HIT_FLOOR, _HIT_SHARE = 2, 0.005
-"""A reply has hit its cap if it is at most this share of the cap, or this many tokens, away from it."""
+"""A reply has hit its cap if it is at most this many tokens, or this share of the cap, away from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class FirstCap:
 
     tokens: int
     longer: int
-    """How many of these replies exceeded the default cap."""
+    """How many of the `replies` exceeded the default cap or stayed truncated."""
     replies: int
     """How many replies the cap was learned from."""
 
@@ -93,9 +94,9 @@ def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
     if len(latest) < MIN_LENGTHS:
         return None
     ordered = sorted(latest)
-    truncated = bisect_left(ordered, 0)
-    longer = truncated + len(latest) - bisect_right(ordered, CAPPED_DEFAULT_MAX_TOKENS)
-    complete = ordered[truncated:]
+    truncated_count = bisect_left(ordered, 0)
+    longer = truncated_count + len(latest) - bisect_right(ordered, CAPPED_DEFAULT_MAX_TOKENS)
+    complete = ordered[truncated_count:]
     if longer * 10 <= len(latest) or not complete:
         return None
     # -(-a // b) rounds up: of 100 complete replies, the 95th in order of length.
@@ -108,13 +109,15 @@ class Caps:
     """The caps of one reply, before they are clamped to the window."""
 
     first: int
+    """The cap of the first request."""
     escalation: int | None
     """The cap of the second request; None if escalation is off or would gain too little."""
     continuation: int
+    """The cap of each continuation."""
     total_tokens: int
-    """The output tokens of the reply over all its attempts."""
+    """The maximum output tokens of the reply over all its attempts."""
     total_chars: int
-    """The characters of the reply over all its attempts."""
+    """The maximum characters of the reply over all its attempts."""
 
 
 def caps_for(
@@ -133,19 +136,21 @@ def caps_for(
     default = learned.tokens if learned is not None and settings.learn_first_cap else CAPPED_DEFAULT_MAX_TOKENS
     cap = settings.override or default
     first = cap if known_limit is None else min(cap, known_limit)
-    target = known_limit or ESCALATED_MAX_TOKENS
+    escalated = known_limit or ESCALATED_MAX_TOKENS
+    # A cap that the user set holds for every request of the reply.
     is_fixed = settings.override is not None or not settings.can_escalate
-    has_gain = target >= settings.min_escalation_gain * first and not is_silently_capped
-    continuation = first if is_fixed else target
+    has_gain = escalated >= settings.min_escalation_gain * first and not is_silently_capped
+    continuation = first if is_fixed else escalated
     total_tokens = settings.max_total_completion_tokens or 4 * continuation
     total_chars = settings.max_total_output_chars or max(MIN_TOTAL_OUTPUT_CHARS, 4 * total_tokens)
-    return Caps(first, target if has_gain and not is_fixed else None, continuation, total_tokens, total_chars)
+    return Caps(first, escalated if has_gain and not is_fixed else None, continuation, total_tokens, total_chars)
 
 
 def fit(cap: int, *, prompt_tokens: int, window: int | None, is_counted: bool) -> int | None:
     """Clamp `cap` so that prompt and reply fit into the context window with a margin; None if too few tokens remain.
 
-    `is_counted`: the provider counted the tokens of the prompt. An estimate gets a wider margin.
+    `window` is None if it is unknown; then it is assumed to be `DEFAULT_CONTEXT_WINDOW`. `is_counted`: the provider
+    counted the tokens of the prompt. An estimate gets a wider margin.
     """
     available = _usable_window(window, is_counted=is_counted) - prompt_tokens
     return None if available < MIN_USEFUL_OUTPUT else min(cap, available)
@@ -163,7 +168,9 @@ def _usable_window(window: int | None, *, is_counted: bool) -> int:
 
 def margin(window: int | None, *, is_counted: bool) -> int:
     """Return the safety margin: the tokens of the window that stay free, because a prompt's size may be inaccurate."""
-    floor, share = (_MARGIN_FLOOR, _MARGIN_SHARE) if is_counted else (_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE)
+    floor, share = _COUNTED_MARGIN_FLOOR, _COUNTED_MARGIN_SHARE
+    if not is_counted:
+        floor, share = _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE
     return max(floor, int((window or DEFAULT_CONTEXT_WINDOW) * share))
 
 

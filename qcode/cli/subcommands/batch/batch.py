@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -69,7 +69,7 @@ def _task_runner(options: Options, address: str | None) -> TaskRunner:
 def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]:
     """Open the file of results for appending; yield it with the results of finished tasks.
 
-    Lines without a final result are removed: an incomplete line, and results that another run may change. Raise
+    Lines without a final result are removed: an incomplete line, and the results of tasks that this run repeats. Raise
     `InputError` if another batch writes to the file.
     """
     with contextlib.ExitStack() as files:
@@ -125,7 +125,7 @@ class TaskRunner(Protocol):
         ...
 
     async def remaining_pause(self) -> float:
-        """Return the seconds until requests may be sent again."""
+        """Return the seconds until requests may be sent again after a rate limit or overload; 0 if they may be now."""
         ...
 
 
@@ -138,19 +138,19 @@ class Batch:
         self._stderr = StderrWriter(sys.stderr.buffer, has_live_line=can_erase(sys.stderr.buffer))
         self._total = total
         self._done_count = self._failed_count = self._running_count = 0
-        self._input = self._output = 0
+        self._input_tokens = self._output_tokens = 0
         self._cost = Decimal(0)
         self._signal: int | None = None
 
-    def add_results(self, results: Iterator[JsonObject] | Sequence[JsonObject]) -> None:
+    def add_results(self, results: Iterable[JsonObject]) -> None:
         """Add results to the totals."""
         for result in results:
             self._done_count += 1
             self._failed_count += bool(result.get("exit_code"))
             usage = cast(JsonObject, result.get("usage") or {})
-            cached = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-            self._input += sum(cast(int, usage.get(name) or 0) for name in cached)
-            self._output += cast(int, usage.get("output_tokens") or 0)
+            input_keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+            self._input_tokens += sum(cast(int, usage.get(key) or 0) for key in input_keys)
+            self._output_tokens += cast(int, usage.get("output_tokens") or 0)
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
@@ -168,7 +168,7 @@ class Batch:
         status_task.cancel()
         await self._stderr.clear_status()
         if failures:
-            raise failures[0]  # type: ignore[misc]  # `_is_failure`
+            raise failures[0]  # type: ignore[misc]  # an exception, checked by `_is_failure`
         await self._stderr.write_line(self._totals(time.monotonic() - started_at))
         if self._signal is not None:
             await self._stderr.write_line("stopped; the same command runs the rest")
@@ -210,7 +210,7 @@ class Batch:
         while True:
             failed = f" · {self._failed_count} failed" if self._failed_count else ""
             pause = await self._task_runner.remaining_pause()
-            paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
+            paused = f" · waiting for the provider, {pause:.0f} s" if pause >= 1 else ""
             counts = f"{self._done_count} of {self._total} · {self._running_count} running{failed}"
             seconds = duration_text(time.monotonic() - started_at)
             await self._stderr.show_status(f"{counts} · ${self._cost:.2f}{paused} · {seconds}")
@@ -222,12 +222,13 @@ class Batch:
             f"{self._done_count - self._failed_count} of {count_text(self._total, 'task')} succeeded",
             f"{self._failed_count} failed" if self._failed_count else "",
             f"{remaining} left" if remaining else "",
-            f"{self._input:,} tokens in, {self._output:,} tokens out",
+            f"{self._input_tokens:,} tokens in, {self._output_tokens:,} tokens out",
             f"${self._cost:.4f}" if self._cost else "",
             duration_text(seconds),
         )
         return ", ".join(filter(None, texts))
 
 
-def _is_failure(ended: object) -> bool:
-    return isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError)
+def _is_failure(result: object) -> bool:
+    """Return whether a worker ended with an error; a signal cancels it, which is not one."""
+    return isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError)
