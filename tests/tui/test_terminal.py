@@ -49,8 +49,20 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("sequence", ["\x1b\r", "\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~"])
-def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_in_every_encoding(sequence: str) -> None:
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        "\x1b\r",
+        "\n",
+        "\x1b[13;2u",
+        "\x1b[13;3u",
+        "\x1b[13;5u",
+        "\x1b[27;2;13~",
+        "\x1b[27;3;13~",
+        "\x1b[27;5;13~",
+    ],
+)
+def test_enter_with_shift_alt_or_ctrl_and_ctrl_j_are_new_lines_in_every_encoding(sequence: str) -> None:
     driver.enable_alt_keys()
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.menu import CompletionMenu, CompletionSources, MenuItem
     from qcode.tui.prompt.vim.keys import VimKeys
 
-# Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
-NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
+# Textual reports xterm's own encoding of Shift+Enter, Ctrl+Enter and Alt+Enter as "shift+\r", "ctrl+\r" and "\r".
+NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r"})
 
 _DRAFT_SECONDS = 0.5
 """Seconds from a change until the draft is saved."""
@@ -90,15 +90,15 @@ class Prompt(EditingArea):
         """Shows the mode of vim with the keys of an unfinished command; an empty text without vim mode."""
         super().__init__(*self._label_kinds, placeholder="Ask · / commands · @ files · ? keys", id=id)
         self.prompt_history = history
-        self.show_hint: Callable[[str], None] = lambda text: None
-        self.drop_attachment: Callable[[], None] = lambda: None
+        self.show_hint: Callable[[str], None] = lambda text: None  # shows a short message below the prompt
+        self.drop_attachment: Callable[[], None] = lambda: None  # removes the last attachment of the next prompt
         self.queued_texts: Callable[[], Sequence[str]] = lambda: ()
-        """Returns the queued prompts as the user typed them, which are stored below the draft."""
+        """Returns the queued prompts as the user typed them. They are stored after the text of the draft."""
         self.attached_texts: Callable[[], Sequence[str]] = lambda: ()
         """Returns the attached output of commands, without secrets, which is stored with the draft."""
         self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
-        self.editor_key = ""
-        self.is_emptied_by_undo = False
+        self.editor_key = ""  # the key that opens the external editor
+        self.is_emptied_by_undo = False  # whether an undo emptied the prompt, and it is still empty
         self._is_draft_scheduled = False  # whether a timer will save the draft
         self._menu = menu
         menu.on_pick = self._press_enter
@@ -149,7 +149,7 @@ class Prompt(EditingArea):
         from qcode.safety.redaction import is_secret  # not needed for the first paint
 
         self._is_draft_scheduled = False
-        # As typed, a queued `/command` gets its options again when it is sent, and a mention its file or image.
+        # The queued prompts are stored as typed, so that their `/commands` and mentions still work after a restart.
         texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
         texts = [text for text in texts if text and not is_secret(text)]
         self.prompt_history.draft_file.save(Unsent("\n\n".join(texts), tuple(self.attached_texts())))
@@ -176,7 +176,7 @@ class Prompt(EditingArea):
         self._dismissed_text = self.text
         self.offer()
         if self.is_commanding:
-            return  # in normal mode of vim no key types
+            return  # in vim's normal mode keys are commands, so no text can be appended by mistake
         if self._vim is not None:
             self._vim.reset()
         self.selection = Selection((0, 0), self.document.end)
@@ -240,7 +240,8 @@ class Prompt(EditingArea):
 
     def validate_selection(self, selection: Selection) -> Selection:
         selection = super().validate_selection(selection)
-        if self.is_commanding and selection.is_empty and self._vim is not None:
+        if self._vim is not None and self.is_commanding and selection.is_empty:
+            # In normal mode the cursor is on a character, never after the last one of a line.
             return Selection.cursor(self._vim.clamp(selection.end))
         return selection
 
@@ -294,7 +295,11 @@ class Prompt(EditingArea):
         return was_open
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        """Return whether a key types text. In an empty prompt, punctuation does not: `?` shows the list of keys."""
+        """Return whether a key types text before any binding is tried.
+
+        In an empty prompt, the bindings of punctuation come first: `?` shows the list of keys. `/` has no binding, so
+        it is typed.
+        """
         if self.is_empty and character is not None and not character.isalnum():
             return False
         return super().check_consume_key(key, character)
@@ -434,7 +439,7 @@ class Prompt(EditingArea):
         if not typed.strip():
             return
         self._remember(typed)
-        self.text = ""
+        self.text = ""  # this also clears the undo stack
         if self._vim is not None:
             self._vim.reset()
         self._menu.close()
@@ -476,6 +481,7 @@ class Prompt(EditingArea):
         self._completed_range, self._is_mention = ((0, 0), self.document.end), False
         typed_argument = self.text.partition(" ")[2].strip()
         is_name = " " not in self.text
+        # After `/model ` no choice is highlighted, so that Enter sends the command without an argument.
         self._menu.offer(self._sources.commands(self.text), is_first_chosen=is_name or bool(typed_argument))
 
     def _accept(self, choice: MenuItem) -> None:
@@ -484,9 +490,12 @@ class Prompt(EditingArea):
             return
         start, end = self._completed_range
         text = choice.text
-        if self._is_mention and choice.is_complete and self.document[end[0]][end[1] : end[1] + 1] != " ":
-            text += " "
-        self.replace_in_one_step(text if self._is_mention or not choice.is_complete else text.rstrip(), start, end)
+        if self._is_mention and choice.is_complete:
+            row, column = end
+            text += "" if self.document[row][column:].startswith(" ") else " "
+        elif choice.is_complete:
+            text = text.rstrip()
+        self.replace_in_one_step(text, start, end)
 
     def _press_tab(self) -> None:
         if self._search.is_open:
@@ -562,7 +571,10 @@ class Prompt(EditingArea):
             self.undo()
 
     def _show_recalled(self, text: str | None, *, is_older: bool) -> None:
-        """Show an entry of the history, with the cursor on the line from which the same key shows the next entry."""
+        """Show an entry of the history so that the same key, Up or Down, shows the next entry.
+
+        Up needs the cursor on the first line, Down on the last one.
+        """
         if text is None:
             return
         self._dismissed_text = text
