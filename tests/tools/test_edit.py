@@ -194,7 +194,7 @@ def test_edits_of_one_call_apply_in_order_and_atomically(runner: ToolRunner) -> 
     outcome = runner.run("multi_edit", path="a.txt", edits=[*edits, {"old_text": "two", "new_text": "2"}])
     assert "Edit 1 of 3: old_text was not found in a.txt" in outcome.content
     outcome = runner.run("multi_edit", path="a.txt", edits=[{"old_text": "two", "new_text": "2"}, edits[0]])
-    assert outcome.content.startswith("Edit 2 of 2 (of the text after edit 1): ")
+    assert outcome.content.startswith("Edit 2 of 2 (applied to the text after edit 1): ")
     assert outcome.content.endswith("None of the edits was made.")
     assert target.read_text() == "I\ntwo\n"
 

@@ -41,14 +41,15 @@ class PlannedChange:
 
 
 def plan_creation(location: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
-    """Return the change that creates a file; `document` is None if it is not text."""
-    return PlannedChange((FileChange(location, None, data),), text_file.diff_of(location.name, None, document), report)
+    """Return the change that creates a file with `data`, the encoded `document`, which is None for a binary file."""
+    diff = text_file.diff_of(location.name, None, document)
+    return PlannedChange((FileChange(location, old=None, data=data),), diff, report)
 
 
 def plan_replacement(
     location: WorkspacePath, loaded: LoadedFile, old: Document, new: Document, data: bytes, report: str
 ) -> PlannedChange:
-    """Return the change that replaces `old` with `new`."""
+    """Return the change that replaces `old` with `new`, whose encoded form is `data`. `loaded` is the current file."""
     return PlannedChange((FileChange(location, loaded, data),), text_file.diff_of(location.name, old, new), report)
 
 
@@ -74,7 +75,7 @@ class ChangeTool(ABC):
         try:
             change = self.plan(check(self.spec, arguments), workspace)
         except Refused as refused:
-            return Preview("Change a file?", "", str(refused))
+            return Preview("Change a file?", detail="", refusal=str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
             question = f"Edit {len({step.location for step in change.steps})} files"
@@ -183,7 +184,7 @@ def replace_passage(content: str, old_text: str, new_text: str, label: str, *, r
     from qcode.tools.editing import match  # loads with the first edit, not at start
 
     if not old_text and not content:
-        return match.EditResult(new_text, (1,))
+        return match.EditResult(new_text, lines=(1,))
     return match.apply(content, old_text, new_text, label, replaces_all=replaces_all)
 
 
@@ -225,8 +226,7 @@ class Write(ChangeTool):
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         location = workspace.resolve(arguments.text("path"), "write")
         content = arguments.text("content")
-        lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        size = count_text(lines, "line")
+        size = count_text(len(content.removesuffix("\n").split("\n")) if content else 0, "line")
         if not workspace.exists(location):
             document = text_file.from_text(content)
             return plan_creation(location, text_file.encode(document), document, f"Created {location.label} ({size}).")
@@ -240,7 +240,8 @@ class Write(ChangeTool):
 
 
 def _with_endings_of(old: Document, content: str) -> Document:
-    """Return the document for `content`, with its line endings if it contains CRLF, otherwise with those of `old`."""
+    """Return the document for `content`, which keeps its line endings if it has CRLF, otherwise gets those of `old`."""
+    # The document gets the byte order mark of `old`: one in `content` would be the second.
     content = content.removeprefix("\ufeff") if old.mark else content
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)
@@ -288,7 +289,7 @@ class MultiEdit(ChangeTool):
         location = workspace.resolve(arguments.text("path"), "write")
         edits = arguments.objects("edits")
         if not workspace.exists(location):
-            if with_plain_newlines(edits[0].text("old_text")):
+            if edits[0].text("old_text"):
                 raise Refused(f"{location.label} does not exist; use write to create it")
             content, _ = _apply_edits("", edits, location.label)
             return plan_new_file(location, content)
@@ -307,15 +308,12 @@ def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str,
     """Return the text after all edits, and a one-line report for each edit."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
-        old_text, new_text = (
-            with_plain_newlines(arguments.text("old_text")),
-            with_plain_newlines(arguments.text("new_text")),
-        )
+        old_text, new_text = (with_plain_newlines(arguments.text(name)) for name in ("old_text", "new_text"))
         try:
             edited = replace_passage(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
-            before = f" (of the text after edit {number - 1})" if number > 1 else ""
-            raise Refused(f"Edit {number} of {len(edits)}{before}: {refused}\nNone of the edits was made.") from None
+            base = f" (applied to the text after edit {number - 1})" if number > 1 else ""
+            raise Refused(f"Edit {number} of {len(edits)}{base}: {refused}\nNone of the edits was made.") from None
         content = edited.text
         reports.append(f"{number}. {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}")
     return content, reports

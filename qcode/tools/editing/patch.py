@@ -111,8 +111,9 @@ def _plan_section(section: Section, workspace: Workspace) -> _SectionChange:
         return _plan_addition(location, section.content, workspace)
     if not workspace.exists(location):
         raise Refused(f"{location.label} does not exist. Nothing was changed")
-    is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
-    if is_moved and workspace.is_link(section.path):
+    removes_path = isinstance(section, DeletedFile) or bool(section.moved_to)
+    # Only the target of the link would be removed, not the path that the patch names.
+    if removes_path and workspace.is_link(section.path):
         raise Refused(f"{section.path} is a link to {location.label}: name that file, or change the link in the shell")
     if isinstance(section, DeletedFile):
         return _plan_deletion(location, workspace)
@@ -127,14 +128,16 @@ def _plan_addition(location: WorkspacePath, content: str, workspace: Workspace) 
         )
     document = text_file.from_text(content)
     diff = text_file.diff_of(location.name, None, document)
-    return _SectionChange((FileChange(location, None, text_file.encode(document)),), diff, f"A {location.label}")
+    step = FileChange(location, old=None, data=text_file.encode(document))
+    return _SectionChange((step,), diff, f"A {location.label}")
 
 
 def _plan_deletion(location: WorkspacePath, workspace: Workspace) -> _SectionChange:
     loaded = workspace.load(location)
-    workspace.check_fresh(location, loaded, is_required=False)
+    workspace.check_fresh(location, loaded, is_required=False)  # a file may be deleted without having been read
     workspace.check_writable(location, loaded)
-    return _SectionChange((FileChange(location, loaded, None),), _whole_diff(location, loaded), f"D {location.label}")
+    step = FileChange(location, loaded, data=None)
+    return _SectionChange((step,), _whole_diff(location, loaded), f"D {location.label}")
 
 
 def _whole_diff(location: WorkspacePath, loaded: LoadedFile) -> str:
@@ -181,5 +184,6 @@ def _plan_move(
         f"rename from {text_file.name_in_diff(location.name)}\nrename to {text_file.name_in_diff(new_location.name)}\n"
     )
     diff = header + text_file.diff_of(new_location.name, old, new, old_name=location.name)
-    steps = (FileChange(new_location, None, text_file.encode(new), like=loaded), FileChange(location, loaded, None))
-    return _SectionChange(steps, diff, f"R {location.label} -> {new_location.label}", notes)
+    created = FileChange(new_location, old=None, data=text_file.encode(new), like=loaded)
+    deleted = FileChange(location, loaded, data=None)
+    return _SectionChange((created, deleted), diff, f"R {location.label} -> {new_location.label}", notes)
