@@ -1,4 +1,4 @@
-"""Applies the cursor movements in the output of a program, such as a progress bar: the text that remains. Pure."""
+"""The text that remains of output with cursor movements, such as a progress bar, as on a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from qcode.text.pattern import lazy_pattern
 
 _REDRAWS = lazy_pattern(r"\r[^\r]|\x08|\x1b\[\d*[CDG]|\x1b\[[12]K")
 """Matches a character or sequence that moves the cursor back, or erases text before it."""
+# One of: a cursor movement or erasure, another escape sequence (which is dropped), or text.
 _TOKEN = lazy_pattern(
     r"(?P<move>\r|\x08|\t|\x1b\[(?P<count>\d{0,4})(?P<command>[CDGK]))"
     r"|\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"
@@ -17,7 +18,7 @@ _WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
 """The Unicode categories of characters that join the character before them."""
 _TAB_COLUMNS = 8
 _MAX_COLUMNS = 1_000
-"""A cursor movement beyond this column is ignored, because it would only fill memory."""
+"""A cursor movement stops at this column, because it would only fill memory. Text may be longer."""
 
 
 def is_redrawn(line: str) -> bool:
@@ -38,7 +39,7 @@ def redrawn(text: str) -> str:
 
 
 _MIN_REDUCED = 4_096
-"""The number of characters from which an unfinished line is reduced."""
+"""The minimum number of characters of an unfinished line that is reduced."""
 _MAX_LINE = 65_536
 """An unfinished line with more characters after its reduction is returned at once."""
 
@@ -73,9 +74,10 @@ class RedrawnStream:
 
 
 def reduced_line(line: str) -> str:
-    """Return an unfinished line with fewer characters. The result of `redrawn` is the same for every further text.
+    """Return an equivalent of an unfinished line with fewer characters.
 
-    Only the text before the last carriage return is reduced: after that character the cursor is in the first column.
+    Whatever text follows, `redrawn` returns the same for both. Only the text before the last carriage return is
+    reduced: after that character the cursor is in the first column.
     """
     end = line.rfind("\r")
     return redrawn(line[:end]) + line[end:] if end > 0 else line
@@ -111,7 +113,8 @@ def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) 
             cells[column - 1] = (before + text, at)
         return column
     else:
-        written = [(text, position), ("", position)][: 2 if unicodedata.east_asian_width(text) in "WF" else 1]
+        is_wide = unicodedata.east_asian_width(text) in "WF"
+        written = [(text, position), ("", position)] if is_wide else [(text, position)]
     if not written:
         return column
     end = column + len(written)
@@ -132,6 +135,7 @@ def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -
     commands move the cursor. `count` is the number in the escape sequence; it may be empty.
     """
     number = int(count or 0)
+    start = column
     match command:
         case "\r":
             return 0
@@ -145,10 +149,14 @@ def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -
             column += max(1, number)
         case "G":
             column = max(1, number) - 1
-        case _ if number == 0:
+        case _ if number == 0:  # K: erase from the cursor to the end
             del cells[column:]
-        case _ if number == 2 or column + 1 >= len(cells):
+            return column
+        case _ if number == 2 or column + 1 >= len(cells):  # 2K: erase the line; or 1K at its end
             cells.clear()  # the next character fills the columns before it with spaces
-        case _:
+            return min(column, _MAX_COLUMNS)
+        case _:  # 1K: erase from the start to the cursor
             cells[: column + 1] = [(" ", -1)] * (column + 1)
-    return min(column, _MAX_COLUMNS)
+            return min(column, _MAX_COLUMNS)
+    # In a long line, the cursor may be beyond the maximum already; it must not jump back over the text.
+    return min(column, max(start, _MAX_COLUMNS))

@@ -44,6 +44,20 @@ def test_cells_have_their_positions_in_the_line() -> None:
     assert [(char, line[at]) for char, at in redrawn_cells(line)] == [("g", "g"), ("e", "e"), ("d", "d")]
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("\r" + "x" * 1_500 + "\ty", "x" * 1_500 + "y"),
+        ("\r" + "x" * 1_500 + "\x1b[Ky", "x" * 1_500 + "y"),
+        ("\r" + "x" * 1_500 + "\x1b[2Cy", "x" * 1_500 + "y"),
+        ("\r" + "x" * 1_500 + "\x1b[1401Gy", "x" * 1_400 + "y" + "x" * 99),
+        ("\rx\x1b[9999Cy", "x" + " " * 999 + "y"),
+    ],
+)
+def test_movement_forward_never_goes_back_in_a_long_line(line: str, shown: str) -> None:
+    assert redrawn(line) == shown
+
+
 PIECES = st.lists(
     st.sampled_from(
         ["ab", "日", "x", "\r", "\x08", "\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[2D", "\x1b[3C", "\x1b[4G", "\x1b[1m"]
