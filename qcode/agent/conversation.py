@@ -295,7 +295,7 @@ class Conversation:
         if isinstance(event, ToolFinished):
             self.transcript.store_result(event)
         if isinstance(event, SteeringAdded):
-            self.attachments.take_steered(event.text)
+            self.attachments.forget_steered(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)

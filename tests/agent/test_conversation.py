@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.context.system_prompt import PendingAttachments
 from qcode.protocol.approvals import (
     Allow,
     Answer,
@@ -437,6 +438,16 @@ def test_steering_takes_the_attachments_and_returns_them_if_withdrawn(tmp_path: 
     asyncio.run(it.play("go", steer))
     assert last_request(it)[-3:] == (KEPT, SHOT, Text("and this"))
     assert not it.conversation.withdraw_steering("and this")
+
+
+def test_equal_steering_is_added_from_the_first_and_withdrawn_from_the_last() -> None:
+    attachments = PendingAttachments(lambda text, external_spans: ((), ()))
+    attachments.attach((KEPT,))
+    attachments.add_steered("faster", ())
+    attachments.add_steered("faster", ())
+    attachments.forget_steered("faster")  # the turn has added the first message, and its attachment
+    attachments.defer("faster")
+    assert attachments.blocks == ()
 
 
 def test_attachments_of_late_steering_are_not_lost(tmp_path: Path) -> None:

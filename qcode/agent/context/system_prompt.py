@@ -1,12 +1,12 @@
 """The system prompt, built with stable parts first, so that providers can cache them.
 
-The texts are in `text/` beside this module; `docs/prompt.md` explains them. Trust is not decided here.
+The texts are in `text/` beside this module; `docs/prompt.md` explains them. This module does not check trust.
 `PendingAttachments` holds the blocks that precede the text of the next prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ _PLAN_ENDS = {
         "answer; do not carry it out."
     ),
 }
-# The same, after instructions of the program for plan mode.
+# The end of that section if the program has its own instructions for plan mode.
 _PROGRAM_PLAN_ENDS = {
     True: "\n\nSubmit the plan with the `exit_plan_mode` tool.",
     False: "\n\nThe plan is the answer; do not carry it out.",
@@ -71,7 +71,10 @@ class PromptInputs:
     skills: str = ""
     """The section that lists the skills."""
     plan_instructions: str = ""
-    """Replaces the instructions of plan mode, even if there is a `replacement`."""
+    """Instructions of the program that replace those of qcode for the plan.
+
+    A `replacement` has no section about plan mode unless these instructions are set.
+    """
 
 
 class Prompts:
@@ -91,7 +94,7 @@ class Prompts:
         plan_instructions: str = "",
     ) -> None:
         self.instructions = memory.read()
-        """The instructions at the start, which sub-agents get."""
+        """The instructions as they were at the start of the session, which sub-agents get."""
         self.skills = ""
         """The section that lists the skills; it is set once, before the first prompt."""
         self._environment = environment
@@ -113,16 +116,19 @@ class Prompts:
                 self._environment,
                 self._memory.read(),
                 mode,
-                self._is_attended,
-                self._replacement,
-                self._addition,
-                self.skills,
-                self._plan_instructions,
+                is_attended=self._is_attended,
+                replacement=self._replacement,
+                addition=self._addition,
+                skills=self.skills,
+                plan_instructions=self._plan_instructions,
             )
         )
 
     def subagent_system(self, model: str, prompt: str, *, has_skills: bool = False) -> str:
-        """Return the system prompt of a sub-agent; `prompt` is that of its kind. `has_skills`: it may load skills."""
+        """Return the system prompt of a sub-agent. `prompt` is the prompt of the sub-agent's kind.
+
+        `has_skills`: the sub-agent may load skills.
+        """
         skills = self.skills if has_skills else ""
         return build_subagent_prompt(PromptInputs(model, self._environment, self.instructions, skills=skills), prompt)
 
@@ -133,7 +139,7 @@ class Prompts:
 
 
 def build_system_prompt(inputs: PromptInputs) -> str:
-    """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
+    """Return the system prompt of the conversation: the texts for all models and for the family, then the inputs."""
     if inputs.replacement is not None:
         parts = [
             inputs.replacement or environment_section(inputs.environment, inputs.model),
@@ -182,7 +188,7 @@ def build_subagent_prompt(inputs: PromptInputs, prompt: str) -> str:
 def model_family(model: str) -> Family:
     """Return the family of a model by its name; `open` for every unknown name."""
     name = model.lower().rpartition("/")[2]
-    if "claude" in model.lower():
+    if "claude" in model.lower():  # also in the name of the provider
         return "claude"
     if "gemini" in name:
         return "gemini"
@@ -198,63 +204,74 @@ class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
     `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. The second
-    argument of `find_mentions` is the spans of the text that come from a file of the project. `on_change` is called
-    with the blocks for the next prompt whenever they change.
+    argument of `find_mentions` is the external spans: the ranges of the text that come from a file of the project.
+    `on_change` is called with the blocks for the next prompt whenever they change.
     """
 
     def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
         self._find_mentions = find_mentions
-        self._held_blocks: tuple[Block, ...] = ()
-        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []  # with the blocks that were pending before
+        self._pending: tuple[Block, ...] = ()
+        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
+        """The messages that the turn has not added yet, each with the blocks that were pending and are sent with it."""
         self.problems: list[str] = []
+        """A line for each mentioned file that was not attached in this turn."""
         self.on_change: Callable[[tuple[Block, ...]], None] = lambda blocks: None
 
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The blocks for the next prompt."""
-        return self._held_blocks
+        return self._pending
 
     def drop_last(self) -> Block | None:
         """Remove and return the block that was attached last, None if no block is attached."""
-        dropped = self._held_blocks[-1] if self._held_blocks else None
-        self._hold(self._held_blocks[:-1])
+        dropped = self._pending[-1] if self._pending else None
+        self._set_pending(self._pending[:-1])
         return dropped
 
-    def _hold(self, blocks: tuple[Block, ...]) -> None:
-        if blocks != self._held_blocks:
-            self._held_blocks = blocks
+    def _set_pending(self, blocks: tuple[Block, ...]) -> None:
+        if blocks != self._pending:
+            self._pending = blocks
             self.on_change(blocks)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
-        """Hold blocks for the next prompt."""
-        self._hold((*self._held_blocks, *blocks))
+        """Add blocks for the next prompt."""
+        self._set_pending((*self._pending, *blocks))
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], external_spans: Spans = ()) -> tuple[Block, ...]:
-        """Return the blocks to put before `text`: pending blocks, its attachments, and the files it mentions."""
+        """Return the blocks to put before `text`: pending blocks, `attached`, and the files that `text` mentions."""
         mentioned, problems = self._find_mentions(text, external_spans)
         self.problems += problems
-        pending = self._held_blocks
-        self._hold(())
+        pending = self._pending
+        self._set_pending(())
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the blocks to send before a steering message. `defer` holds them again if the message is withdrawn."""
-        self._steering_messages.append((text, self._held_blocks))
+        """Return the blocks to send before a steering message.
+
+        If the message is withdrawn, `defer` makes those of them pending again that were pending before.
+        """
+        self._steering_messages.append((text, self._pending))
         return self.take_blocks(text, attached)
 
-    def take_steered(self, text: str) -> tuple[Block, ...]:
-        """Remove and return the blocks of a steering message that the turn has added."""
-        for index in range(len(self._steering_messages) - 1, -1, -1):
+    def forget_steered(self, text: str) -> None:
+        """Forget the first steering message with this text, because the turn has added it."""
+        self._remove_steered(text, range(len(self._steering_messages)))
+
+    def defer(self, text: str) -> None:
+        """Keep the blocks of the last steering message with this text for the next prompt: it was withdrawn."""
+        blocks = self._remove_steered(text, reversed(range(len(self._steering_messages))))
+        self._set_pending((*blocks, *self._pending))
+
+    def _remove_steered(self, text: str, indexes: Iterable[int]) -> tuple[Block, ...]:
+        """Remove the first message with this text in the order of `indexes`, and return its blocks."""
+        for index in indexes:
             if self._steering_messages[index][0] == text:
                 return self._steering_messages.pop(index)[1]
         return ()
 
-    def defer(self, text: str) -> None:
-        """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._hold((*self.take_steered(text), *self._held_blocks))
-
     def end_turn(self) -> None:
-        """Hold the blocks of steering messages that the turn did not add, for the next prompt."""
+        """Keep the blocks of steering messages that the turn did not add, for the next prompt."""
         self.problems.clear()
-        self._hold((*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks))
+        unsent = (block for _, blocks in self._steering_messages for block in blocks)
+        self._set_pending((*unsent, *self._pending))
         self._steering_messages.clear()
