@@ -23,8 +23,9 @@ HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mappi
 DEFAULT_TIMEOUT_S = 600.0
 PROMPT_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 1.5
-"""The time limit of all handlers of SessionEnd together, unless a handler sets a longer time."""
+"""The default time limit of a handler of SessionEnd. They run concurrently, so it is the limit of all together."""
 MAX_END_TIMEOUT_S = 60.0
+"""The maximum time limit of a handler of SessionEnd."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.hooks.events import (
-    END_TIMEOUT_S,
     MAX_END_TIMEOUT_S,
     Handler,
     HookCommand,
@@ -60,8 +59,9 @@ class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
     answer: HookAnswer
-    code: int | None
-    seconds: float
+    code: int | None = None
+    """None for a function, and for a command that did not start or end in time."""
+    seconds: float = 0.0
 
 
 Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
@@ -70,8 +70,8 @@ Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
 class HookRunner:
     """The handlers of a session, in order: those of the user, of the program, and of the project.
 
-    `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode. A
-    command gets the environment without secrets, and with the variables that its hook names.
+    `folder` is the working folder of commands, `root` the project. `environment` is the environment of qcode. A
+    command gets it without secrets. A hook of the user may name variables that its command gets nevertheless.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class HookRunner:
     ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
-        `inputs` may be the files of a patch. A handler whose matcher lists the patch tool runs once, with
-        `whole_patch`.
+        A patch has one input for each of its files, and `whole_patch` for the whole call. A handler whose matcher lists
+        the patch tool runs once with `whole_patch`; the other handlers run with the files.
         """
         from qcode.agent.hooks.answers import effective_answer, failed, merge_answers  # load with the first event
         from qcode.agent.hooks.matcher import MatcherError
 
-        matched: list[tuple[int, HookInput]] = []
-        answers: dict[int, list[HookAnswer]] = {}
+        matched: list[tuple[int, HookInput]] = []  # each with the index of its handler
+        answers: dict[int, list[HookAnswer]] = {}  # by the index of the handler
         scheduled: set[tuple[object, int]] = set()  # a hook that is configured twice runs once
         for index, handler in enumerate(self.handlers):
             if handler.event != event:
@@ -118,7 +118,7 @@ class HookRunner:
                     matching = await asyncio.to_thread(_covered_inputs, handler.condition, matching)
             except MatcherError as error:
                 answers.setdefault(index, []).append(effective_answer(handler, failed(str(error))))
-                self._record_run(index, _HandlerResult(failed(str(error)), None, 0.0))
+                self._record_run(index, _HandlerResult(failed(str(error))))
                 continue
             for hook_input in matching:
                 key = (handler.run, id(hook_input))
@@ -126,7 +126,7 @@ class HookRunner:
                     scheduled.add(key)
                     matched.append((index, hook_input))
         if matched:
-            results = await self._run_concurrently(event, matched, emit)
+            results = await self._run_concurrently(matched, emit)
             for (index, _), answer in zip(matched, results, strict=True):
                 answers.setdefault(index, []).append(answer)
         return merge_answers([answer for index in sorted(answers) for answer in answers[index]])
@@ -140,11 +140,8 @@ class HookRunner:
 
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
-    async def _run_concurrently(
-        self, event: str, matched: Sequence[tuple[int, HookInput]], emit: Emit
-    ) -> list[HookAnswer]:
-        limit = self._shared_limit(event, [self.handlers[index] for index, _ in matched])
-        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in matched]
+    async def _run_concurrently(self, matched: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
+        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit)) for index, hook_input in matched]
         try:
             return [await task for task in tasks]
         finally:
@@ -152,14 +149,7 @@ class HookRunner:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    @staticmethod
-    def _shared_limit(event: str, handlers: Sequence[Handler]) -> float | None:
-        """Return the shared time limit of all SessionEnd handlers; None for other events, which share no limit."""
-        if event != "SessionEnd":
-            return None
-        return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
-
-    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit, limit: float | None) -> HookAnswer:
+    async def _run_one(self, index: int, hook_input: HookInput, emit: Emit) -> HookAnswer:
         """Run the handler at `index` for one input, record the run, and return the effective answer."""
         from qcode.agent.hooks.answers import effective_answer, failed
 
@@ -169,8 +159,7 @@ class HookRunner:
         slow_report = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
             async with self._semaphore_of_loop():
-                timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
-                result = await self._run_handler(handler, hook_input, timeout_s)
+                result = await self._run_handler(handler, hook_input, _time_limit(handler))
         finally:
             slow_report.cancel()
         result = replace(result, seconds=time.monotonic() - started_at)
@@ -182,6 +171,7 @@ class HookRunner:
         return answer
 
     def _semaphore_of_loop(self) -> asyncio.Semaphore:
+        """Return the semaphore of the running event loop: at the end, hooks may run in another loop than before."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._loop is not loop:
             self._semaphore, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
@@ -189,7 +179,7 @@ class HookRunner:
 
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, HookCommand):
-            return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
+            return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s))
         from qcode.agent.hooks.process import run_command
 
         stdin_data = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
@@ -201,7 +191,7 @@ class HookRunner:
             environment=self._variables(handler, handler.run),
             timeout_s=timeout_s,
         )
-        return _HandlerResult(run.answer, run.code, 0.0)
+        return _HandlerResult(run.answer, run.code)
 
     def _variables(self, handler: Handler, command: HookCommand) -> dict[str, str]:
         """Return the environment of a command: without keys, except for the variables that a hook of the user names."""
@@ -225,7 +215,13 @@ class HookRunner:
             stats.last_failure = result.answer.failure
 
 
+def _time_limit(handler: Handler) -> float:
+    """Return the time limit of a handler in seconds. SessionEnd has a maximum, because qcode waits for it to exit."""
+    return min(handler.timeout_s, MAX_END_TIMEOUT_S) if handler.event == "SessionEnd" else handler.timeout_s
+
+
 def _covered_inputs(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
+    """Return the inputs whose call is covered by a rule of `condition`, and those of events without a call."""
     return [hook_input for hook_input in inputs if hook_input.is_covered is None or hook_input.is_covered(condition)]
 
 
@@ -242,6 +238,7 @@ async def _report_slow(event: HookStarted, emit: Emit) -> None:
 def _hook_ended(
     handler: Handler, command: str, hook_input: HookInput, result: _HandlerResult, answer: HookAnswer
 ) -> HookEnded:
+    """Return the event about a run. `answer` is the effective answer, without the failure of `result.answer`."""
     return HookEnded(
         handler.event,
         command,
@@ -259,6 +256,7 @@ async def _call_function(event: str, function: HookFunction, hook_input: HookInp
 
     try:
         async with asyncio.timeout(timeout_s):
+            # The function gets a copy, so that it cannot change the input of other handlers.
             value: object = function(json.loads(json.dumps(hook_input.fields)), hook_input.tool_use_id)
             if not inspect.isawaitable(value):
                 return failed("the function is not async")
