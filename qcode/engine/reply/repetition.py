@@ -50,7 +50,7 @@ class RepetitionDetector:
         self._backslash = ""
         self._lines_end = 0
         """The offset in the text at which the last complete line ended."""
-        self._end = ""
+        self._incomplete_block = ""
         """The text after the last whole block; empty before the end of the text."""
 
     def feed(self, text: str) -> int | None:
@@ -75,7 +75,7 @@ class RepetitionDetector:
         """Return whether the complete text ends in a repetition."""
         last_block = "".join(self._pending_texts)
         self._seen_chars += len(last_block)
-        self._end = last_block
+        self._incomplete_block = last_block
         newline = "\\n" if self._is_arguments else "\n"
         return self._has_line_cycle(f"{last_block}{newline}") or self._is_periodic()
 
@@ -118,11 +118,14 @@ class RepetitionDetector:
         """
         newest = self._last(2 * MAX_PERIOD)
         probe = newest[-MAX_PERIOD:]
-        earlier = newest.rfind(probe, 0, len(newest) - 1)
+        earlier = newest.rfind(probe, 0, len(newest) - 1)  # the end excludes the probe itself
         if self._seen_chars < MIN_PERIODIC_CHARS or earlier == -1:
             return False
         period = len(newest) - MAX_PERIOD - earlier
-        needed = self._needed_length(self._seen_chars - MIN_PERIODIC_CHARS, MIN_PERIODIC_CHARS)
+        # A run of the length for prose would start here. If that is in code, the run must be longer.
+        prose_start = self._seen_chars - MIN_PERIODIC_CHARS
+        needed = self._needed_length(prose_start, MIN_PERIODIC_CHARS)
+        # The shorter length is checked first: it is cheap, and most texts fail it.
         if self._seen_chars < needed or not _has_period(self._last(MIN_PERIODIC_CHARS), period):
             return False
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
@@ -134,8 +137,8 @@ class RepetitionDetector:
 
     def _last(self, size: int) -> str:
         """Return the last `size` characters, or all if there are fewer."""
-        count = min(-(-size // _BLOCK), len(self._blocks))
-        return ("".join([self._blocks[index] for index in range(-count, 0)]) + self._end)[-size:]
+        count = min(-(-size // _BLOCK), len(self._blocks))  # rounded up to whole blocks
+        return ("".join([self._blocks[index] for index in range(-count, 0)]) + self._incomplete_block)[-size:]
 
 
 class _LineCycles:
@@ -147,9 +150,12 @@ class _LineCycles:
     def __init__(self) -> None:
         self._recent: deque[tuple[str, int]] = deque(maxlen=MAX_CYCLE_LINES)
         """The last lines, each with the offset at which it starts."""
+        # Indexed by the cycle length; index 0 is unused.
         self._counts = [0] * (MAX_CYCLE_LINES + 1)
         self._starts = [0] * (MAX_CYCLE_LINES + 1)
+        """The offset of the first line of the first cycle, valid if the count is not 0."""
         self._end = 0
+        """The offset at which the last line ends."""
 
     def add(self, line: str, end: int) -> int | None:
         """Add a line that ends at offset `end`.
@@ -166,7 +172,7 @@ class _LineCycles:
             if not self._counts[length]:
                 self._starts[length] = start
             self._counts[length] += 1
-            if self._counts[length] >= (MIN_CYCLES - 1) * length:
+            if self._counts[length] >= (MIN_CYCLES - 1) * length:  # the lines of the first cycle are not counted
                 start = self._starts[length]
                 cycle_start = start if cycle_start is None else min(cycle_start, start)
         recent.append((line, self._end))

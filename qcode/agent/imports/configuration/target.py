@@ -45,12 +45,15 @@ class PlannedSetting:
     setting: SourceSetting
     status: ImportStatus
     why: str
-    """The reason if nothing is written, otherwise empty."""
+    """The reason if the status is `taken` or `lost`, or a hint for `read`; otherwise empty."""
     is_project: bool
 
 
 class Target:
-    """The configuration of the user, or of the project at `root`, with the planned changes."""
+    """The configuration of the user, or of the project at `root`, with the planned changes.
+
+    `folder` is the parent of the folders `commands` and `agents`. `home` shortens the shown paths.
+    """
 
     def __init__(self, config_file: Path, folder: Path, home: str, root: Path | None = None) -> None:
         self.file = config_file
@@ -58,15 +61,18 @@ class Target:
         self._home = home
         self._root = root
         self._before = read_config_text(config_file, must_exist=False)
+        """The text of the file, None if it does not exist."""
         self._text = self._before or ""
+        """The text with the planned changes."""
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
+        """The planned files, with their texts."""
 
     def plan(self, setting: SourceSetting, *, is_project: bool) -> PlannedSetting:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
         if not setting.changes:
             return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.why, is_project)
-        text, files = self._text, dict(self._files)
+        text, files = self._text, dict(self._files)  # restored if one change of the finding is not possible
         statuses: list[ImportStatus] = []
         for change in setting.changes:
             try:
@@ -112,6 +118,7 @@ class Target:
         existing = self._files.get(path)
         if existing is None and path.is_file():
             existing = path.read_text("utf-8", "replace")
+        # A definition in TOML has the same name. A path may exist without being a file: a folder or a broken link.
         if existing is None and not (os.path.lexists(path) or os.path.lexists(path.with_suffix(".toml"))):
             self._files[path] = change.text
             return "new", ""
