@@ -42,8 +42,9 @@ _T = TypeVar("_T")
 class Checkpoints:
     """The checkpoints of one workspace and its open session. Call `follow_session` with each new session.
 
-    Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible. No
-    move is possible while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
+    A move is an undo, a redo or a rewind. Methods that plan or perform a move raise `ValueError` with one line for the
+    user if the move is not possible. No move is possible while a turn runs (`is_busy`). `on_move` is called after each
+    attempt to perform a move, even if it failed.
     """
 
     def __init__(
@@ -60,16 +61,17 @@ class Checkpoints:
         self._session = session
         self._workspace.recorder = self._recorder = Recorder(session)
         self._current_rewinder: Rewinder | None = None
-        self._folders: tuple[Path, ...] = ()
+        self._rewinder_folders: tuple[Path, ...] = ()  # the folders of the workspace for which the rewinder was made
         self._compare_task: asyncio.Task[int] | None = None
 
     @property
     def _rewinder(self) -> Rewinder:
         folders = (self._workspace.root, *self._workspace.added)
-        if self._current_rewinder is None or self._folders != folders:
+        if self._current_rewinder is None or self._rewinder_folders != folders:
             from qcode.agent.checkpoints.rewind import Rewinder
 
-            self._current_rewinder, self._folders = Rewinder(self._session, self._recorder.blobs, folders), folders
+            self._current_rewinder = Rewinder(self._session, self._recorder.blobs, folders)
+            self._rewinder_folders = folders
         return self._current_rewinder
 
     def follow_session(self, session: Session) -> None:
@@ -124,7 +126,7 @@ class Checkpoints:
         return await self._run_if_idle(lambda: self._rewinder.plan_partial_undo(number, path, hunk))
 
     async def _run_if_idle(self, operation: Callable[[], _T]) -> _T:
-        """Run a blocking operation in a thread; raise `ValueError` if a turn runs or it is not possible."""
+        """Run a blocking operation in a thread; raise `ValueError` if a turn runs or the operation is not possible."""
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
         await self.wait_until_recorded()
@@ -136,13 +138,14 @@ class Checkpoints:
             raise ValueError(str(impossible)) from None
 
     async def watch_changes(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
-        """Run a command and record the files that it changed; their number is added to the summary."""
+        """Run the command `work` and record the files that it changed. Add their number to the outcome's summary."""
         try:
             async with self._watch_lock:
                 if self._watch is None:
                     from qcode.agent.checkpoints.watch import FolderWatch
 
                     self._watch = FolderWatch(self._workspace.root)
+                # The changes belong to the session in which the command starts, not to a later one.
                 recorder, watch = self._recorder, self._watch
                 await asyncio.to_thread(watch.scan)
                 try:
@@ -151,7 +154,8 @@ class Checkpoints:
                     self._compare_task = asyncio.ensure_future(asyncio.to_thread(lambda: _record_all(watch, recorder)))
                 changed = await asyncio.shield(self._compare_task)
         finally:
-            work.close()  # the command was not started if the call was cancelled during the first comparison
+            # If the call is cancelled during the scan, the command was never started. Otherwise this has no effect.
+            work.close()
         return _with_count(outcome, changed)
 
     async def wait_until_recorded(self) -> None:
@@ -200,7 +204,7 @@ class Recorder:
 
     def close(self) -> None:
         """Remove contents that are stored only for this run. Idempotent."""
-        if "blobs" in vars(self):
+        if "blobs" in vars(self):  # the property was used, so there may be stored contents
             self.blobs.close()
 
     @contextmanager
@@ -227,8 +231,10 @@ class Recorder:
     ) -> None:
         """Record a change found by comparison; `content` is the old content, None if unknown."""
         if before is not None and content is not None and self.blobs.store(content):
-            before = FileState(before.digest, before.size, before.mode)
-        self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after, "command"))
+            before = replace(before, is_kept=True)
+        self._session.record_change(
+            RecordedChange(self._session.history.latest, str(path), before, after, by="command")
+        )
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the new warnings for the user, and forget them."""

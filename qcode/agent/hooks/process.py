@@ -97,7 +97,10 @@ class _Pipe:
         return self
 
     def begin(self) -> None:
-        """Begin to read or write, and close the program's end here. Call this after the program has started."""
+        """Begin to read or write, and close this process's copy of the program's end.
+
+        Call this after the program has started, which then has its own copy.
+        """
         self._is_begun = True
         os.close(self.child_fd)
 
@@ -107,6 +110,7 @@ class _Pipe:
         self._close()
 
     def _close(self) -> None:
+        """Close qcode's end. Idempotent."""
         if self._own_fd >= 0:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._own_fd)
@@ -119,7 +123,8 @@ class _Output(_Pipe):
     """The first `MAX_OUTPUT_BYTES` of an output. Further output is read and dropped, so the program never blocks."""
 
     def __init__(self) -> None:
-        super().__init__(*os.pipe())
+        own_fd, child_fd = os.pipe()  # the read end, and the write end
+        super().__init__(own_fd, child_fd)
         self._collected = bytearray()
         self.is_complete = asyncio.Event()
 
@@ -149,7 +154,7 @@ class _Input(_Pipe):
     """The input of a program, which may exit without reading all of it."""
 
     def __init__(self, data: bytes) -> None:
-        child_fd, own_fd = os.pipe()
+        child_fd, own_fd = os.pipe()  # the read end, and the write end
         super().__init__(own_fd, child_fd)
         self._unwritten = memoryview(data)
 
@@ -165,6 +170,6 @@ class _Input(_Pipe):
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._unwritten = self._unwritten[:0]
+            self._unwritten = self._unwritten[:0]  # the program reads no more, so the rest is dropped
         if not self._unwritten:
             self._close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from qcode.tui.prompt.vim import motions, operators
 from qcode.tui.prompt.vim.grammar import VimCommand
 from qcode.tui.prompt.vim.motions import Find, clamped, first_non_blank, is_line_end, line_end, line_start
@@ -42,14 +44,17 @@ class MovingCursor:
     def motion(self, command: VimCommand) -> Motion | None:
         """Return the position and range of a motion, None if it fails.
 
-        The cursor is not moved, except by a `b` or `ge` that fails. `f` and `t` are remembered for `;` and `,`.
+        The cursor is not moved, except if an operator's `b` or `ge` fails. `f` and `t` are stored for `;` and `,`.
         """
         name, count = command.name, command.count or 1
-        if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
+        if name in ("h", "l", "0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
             return self._line_motion(command, count)
         if name in ("{", "}"):
             target = motions.paragraph(self.text, self.cursor, 1 if name == "}" else -1, count)
-            return None if target is None else Motion(target[0], is_inclusive=target[1])
+            if target is None:
+                return None
+            end, is_inclusive = target
+            return Motion(end, is_inclusive=is_inclusive)
         if name == "%" and command.count is not None:
             # `50%` is the line at 50 percent of the text, rounded up.
             number = (count * (self.text.count("\n") + 1) + 99) // 100
@@ -59,7 +64,7 @@ class MovingCursor:
             return None if match is None else Motion(match, is_inclusive=True)
         if name in ("f", "F", "t", "T", ";", ","):
             return self._find_motion(command, count)
-        if name[0] in "ia":
+        if name[0] in ("i", "a"):  # such as `iw` or `a(`
             return self._object_motion(command, count)
         return self._word_motion(command, count)
 
@@ -79,10 +84,12 @@ class MovingCursor:
         if name == "^":
             return Motion(first_non_blank(text, index))
         if name in ("gg", "G"):
-            return Motion(operators.go_to_line(text, command.count or (1 if name == "gg" else None)), is_lines=True)
+            number = command.count or (1 if name == "gg" else None)  # None: the last line
+            return Motion(operators.go_to_line(text, number), is_lines=True)
         if name in ("$", "_") and count == 1:
             start: int | None = line_start(text, index)
         else:
+            # Without a count, `$` and `_` stay in the line. `-` and `k` go up.
             steps = {"$": count - 1, "_": count - 1, "+": count, "j": count}.get(name, -count)
             start = motions.lines_below(text, index, steps)
         if start is None:
@@ -115,10 +122,10 @@ class MovingCursor:
         is_change = command.operator == "c" and name in ("w", "W")
         is_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
         if name in ("e", "E") or is_ce:
-            end = motions.word_end(text, index, count, is_big=is_big, may_stay=is_ce)[0]
+            end, _ = motions.word_end(text, index, count, is_big=is_big, may_stay=is_ce)
             is_inclusive = True
         else:
-            end = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))[0]
+            end, _ = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))
             is_inclusive = False
         # A motion that would reach the `\n` of a line with text stays on the last character, and takes it.
         if end > index and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
@@ -128,9 +135,12 @@ class MovingCursor:
     def _find_motion(self, command: VimCommand, count: int) -> Motion | None:
         is_repeated = command.name in (";", ",")
         if is_repeated:
-            find = self._find if self._find is None or command.name == ";" else self._find.reversed
+            find = self._find
+            if find is not None and command.name == ",":
+                find = find.reversed
         else:
-            find = Find(command.argument, 1 if command.name.islower() else -1, command.name in "tT")
+            step: Literal[1, -1] = 1 if command.name in ("f", "t") else -1
+            find = Find(command.argument, step, is_until=command.name in ("t", "T"))
             self._find = find
         if find is None:
             return None
@@ -143,4 +153,4 @@ class MovingCursor:
         )
         if extent is None:
             return None
-        return Motion(extent.end, extent.is_inclusive, extent.is_lines, extent.start)
+        return Motion(extent.end, is_inclusive=extent.is_inclusive, is_lines=extent.is_lines, start=extent.start)
