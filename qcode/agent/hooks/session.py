@@ -54,7 +54,7 @@ IDLE_S = 60.0
 _IDLE_TEXT = "qcode is waiting for your input"
 HOOK_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 """Claude Code's names of modes, if they differ from those of qcode."""
-_CLAUDE_ERROR_NAMES = {
+_CLAUDE_ERROR_NAMES: dict[str, str] = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",
     ErrorKind.AUTH: "authentication_failed",
@@ -78,8 +78,8 @@ class SessionFacts:
 class SessionHooks:
     """The hooks of a session.
 
-    `facts` returns the current state of the session, `scratch` a private folder for long texts. `source` is `startup`,
-    `resume` or `fork`.
+    `facts` returns the current state of the session, `scratch` a private folder for long texts. `source` is the reason
+    for the next SessionStart hooks: `startup`, `resume`, `fork`, later also `clear` or `compact`.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SessionHooks:
         self._folder = folder
         self._scratch = scratch
         self._redact = redact
-        self._source = source
+        self._source = source  # empty after the SessionStart hooks ran
         self._transcript: TranscriptFile | None = None
         self._transcript_name = ""
         self._unwritten_messages: list[tuple[datetime, Message]] = []
@@ -177,13 +177,13 @@ class SessionHooks:
         """Begin another session. The SessionEnd hooks run now, the SessionStart hooks before the next prompt."""
         self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
-        self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
+        self.spawn("SessionEnd", HookInput({"reason": reason}, names=(reason,)))
         self._source = source
         self._start_contexts.clear()
         self.open_transcript(messages)
 
     async def end(self) -> None:
-        """Run the SessionEnd hooks after the background hooks, which get the same time limit."""
+        """Wait for the background hooks and cancel them after `END_TIMEOUT_S`; then run the SessionEnd hooks."""
         self._cancel_idle_notice()
         # Tasks of another event loop ended with that loop.
         tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
@@ -193,7 +193,7 @@ class SessionHooks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.runner.has("SessionEnd"):
-            await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, (self.end_reason,))])
+            await self.scope.run("SessionEnd", [HookInput({"reason": self.end_reason}, names=(self.end_reason,))])
 
     def end_now(self, reason: str) -> None:
         """Run the SessionEnd hooks for a front end whose event loop has ended; Ctrl+C ends them."""
@@ -203,11 +203,11 @@ class SessionHooks:
                 asyncio.run(self.end())
 
     async def _run_session_start(self) -> None:
-        """Run the SessionStart hooks of a session that has just begun; their text precedes the next prompt."""
+        """Run the SessionStart hooks if the session has just begun or was compacted; their text precedes the prompt."""
         source = self._source
         if source and self.runner.has("SessionStart"):
             fields: JsonObject = {"source": source, "model": self._facts().model}
-            answer = await self.scope.run("SessionStart", [HookInput(fields, (source,))])
+            answer = await self.scope.run("SessionStart", [HookInput(fields, names=(source,))])
             self._start_contexts += [self.scope.wrap_text("SessionStart", text) for text in answer.context]
         self._source = ""
 
@@ -240,7 +240,7 @@ class SessionHooks:
 
     async def _run_prompt_hooks(self, prompt: str) -> str:
         """Run the hooks of a prompt; return why they block it, empty if they do not."""
-        self._prompt_id = ""
+        self._prompt_id = ""  # `common_fields` creates the id of this prompt when the first hook runs
         await self._run_session_start()
         added: list[str] = []
         if self.runner.has("UserPromptSubmit"):
@@ -269,9 +269,9 @@ class SessionHooks:
         if request.step == "compact":
             trigger = "manual" if request.is_asked else "auto"
             fields: JsonObject = {"trigger": trigger, "custom_instructions": request.text}
-            answer = await self.scope.run("PreCompact", [HookInput(fields, (trigger,))])
+            answer = await self.scope.run("PreCompact", [HookInput(fields, names=(trigger,))])
             if answer.stops_turn or answer.decision == "deny":
-                return Confirmed(answer.stop_reason or answer.reason or "no reason was given")
+                return Confirmed(reason=answer.stop_reason or answer.reason or "no reason was given")
             return Confirmed()
         fields = {
             "stop_hook_active": request.is_again,
@@ -279,10 +279,13 @@ class SessionHooks:
             "background_tasks": [],
             "session_crons": [],
         }
-        return await self.scope.confirm_stop("Stop", fields, ())
+        return await self.scope.confirm_stop("Stop", fields, names=())
 
     def observe(self, event: TurnEvent, *, is_attended: bool) -> None:
-        """Start the hooks of an event that has already happened; they run in parallel with the turn."""
+        """Start the hooks of an event that has already happened; they run in parallel with the turn.
+
+        `is_attended`: a user is present who can answer, so the Notification hooks run too.
+        """
         match event:
             case ApprovalRequested(approval=approval) if is_attended:
                 self._notify(_notification_type(approval), approval.question)
@@ -294,13 +297,13 @@ class SessionHooks:
                     "error_details": message,
                     "last_assistant_message": event.text,
                 }
-                self.spawn("StopFailure", HookInput(fields, (error,)))
+                self.spawn("StopFailure", HookInput(fields, names=(error,)))
             case CompactionStarted(cause=cause):
                 self._compaction_trigger = "manual" if cause == "asked" else "auto"
             case Compacted():
                 fields = {"trigger": self._compaction_trigger, "compact_summary": self._compaction_summary}
-                self.spawn("PostCompact", HookInput(fields, (self._compaction_trigger,)))
-                self._source = self._source or "compact"
+                self.spawn("PostCompact", HookInput(fields, names=(self._compaction_trigger,)))
+                self._source = self._source or "compact"  # the SessionStart hooks run again before the next prompt
             case _:
                 pass
         if isinstance(event, TurnEnded) and is_attended and self.runner.has("Notification"):
@@ -308,7 +311,7 @@ class SessionHooks:
 
     def _notify(self, kind: str, message: str) -> None:
         fields: JsonObject = {"message": message, "title": "qcode", "notification_type": kind}
-        self.spawn("Notification", HookInput(fields, (kind,)))
+        self.spawn("Notification", HookInput(fields, names=(kind,)))
 
     def _cancel_idle_notice(self) -> None:
         """Cancel the idle notification, because the user is active."""
@@ -385,7 +388,10 @@ class HookScope:
             self._transcript.append(message, datetime.now(UTC))
 
     async def run(self, event: str, inputs: Sequence[HookInput], whole_patch: HookInput | None = None) -> HookAnswer:
-        """Run the handlers of an event, and show their messages and failures to the user."""
+        """Run the handlers of an event, and show their messages and failures to the user.
+
+        `inputs` may be the files of a patch; handlers for the patch tool itself then get `whole_patch`.
+        """
         session = self._session
         common = {**session.common_fields(event), **self._agent}
         complete_inputs = [_with_fields(hook_input, common) for hook_input in inputs]
@@ -409,7 +415,7 @@ class HookScope:
         """Run the SubagentStart hooks of this sub-agent; return the text they add to its task."""
         if not self.has("SubagentStart"):
             return []
-        answer = await self.run("SubagentStart", [HookInput({}, (str(self._agent["agent_type"]),))])
+        answer = await self.run("SubagentStart", [HookInput({}, names=(str(self._agent["agent_type"]),))])
         return [Text(self.wrap_text("SubagentStart", text)) for text in answer.context]
 
     async def confirm_subagent_stop(self, request: Confirm) -> Confirmed:
@@ -419,17 +425,20 @@ class HookScope:
             "last_assistant_message": request.text,
             "agent_transcript_path": "" if self._transcript is None else str(self._transcript.path),
         }
-        return await self.confirm_stop("SubagentStop", fields, (str(self._agent["agent_type"]),))
+        return await self.confirm_stop("SubagentStop", fields, names=(str(self._agent["agent_type"]),))
 
     async def confirm_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
-        """Run the Stop or SubagentStop hooks; the reason of a denial is the next message to the model."""
+        """Run the Stop or SubagentStop hooks; the reason of a denial is the next message to the model.
+
+        `names` are the names that a matcher selects.
+        """
         answer = await self.run(event, [HookInput(fields, names)])
         if answer.stops_turn:
             reason = f": {answer.stop_reason}" if answer.stop_reason else "."
             await self._session.show(Notice("info", f"A hook stopped the turn{reason}"))
             return Confirmed(is_final=True)
         if answer.decision == "deny":
-            return Confirmed(self.wrap_text(event, answer.reason or "Continue."))
+            return Confirmed(reason=self.wrap_text(event, answer.reason or "Continue."))
         return Confirmed()
 
 
@@ -456,6 +465,4 @@ def _claude_error_name(ended: TurnEnded) -> str:
     """Return Claude Code's name for the failure of a turn."""
     if ended.outcome is Outcome.MAX_TOKENS:
         return "max_output_tokens"
-    error: ErrorInfo | None = ended.error
-    kind = error.kind if error is not None else ""
-    return next((name for named_kind, name in _CLAUDE_ERROR_NAMES.items() if named_kind == kind), "unknown")
+    return _CLAUDE_ERROR_NAMES.get(ended.error.kind, "unknown") if ended.error is not None else "unknown"

@@ -65,6 +65,7 @@ class DebugLog:
         )
 
     def watch(self, provider: Provider) -> LoggedProvider:
+        """Return `provider` with its requests logged."""
         return LoggedProvider(provider, self)
 
     def close(self) -> None:
