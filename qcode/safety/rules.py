@@ -240,7 +240,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     matches a host with non-ASCII letters, because it may look like another host.
     """
     from qcode.safety.shell.characters import foreign_host
-    from qcode.safety.shell.judge import is_table_command, row_of
+    from qcode.safety.shell.judge import is_table_command, spec_of
     from qcode.safety.shell.table import has_option
     from qcode.safety.shell.wildcards import may_run_or_write
 
@@ -258,9 +258,8 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     pairs = zip(words, matched, strict=True)
     # The command without the options of the rule: the table decides whether the other words only read.
     checked = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in rule_options)
-    program = row_of(checked)
-    only_prints_version = program is not None and not program.operands.roles and program.operands.minimum > 0
-    if program is None or only_prints_version or _names_command(program, rule_words):
+    program = spec_of(checked)
+    if program is None or program.only_prints_version or _names_command(program, rule_words):
         return not may_run_or_write(words[0].text, matched[1:])
     if is_table_command(checked):
         return True

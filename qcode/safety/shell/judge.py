@@ -1,9 +1,9 @@
 """The judge of shell commands: a command may run without approval if it certainly does nothing but read.
 
 Each simple command is looked up in the table (`table`, `git`, `languages`), and the path layer judges every file it
-names (`file_reads`). Nothing is run here. Programs outside the core of the table need a working sandbox too, and so do
-features of the shell that this module cannot check word by word. The table and the sandbox are two independent
-protections: each is sufficient alone.
+names (`file_reads`). Nothing is run here. The core programs of the table may run without a sandbox. Other programs, and
+features of the shell such as a loop, need a working sandbox too: it is an independent protection in case the table is
+wrong.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Judge:
         """
         words = (*part.command.words, *part.command.inputs)
         features = self.features if any(word.may_differ or word.has_glob for word in words) else frozenset()
-        judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), features=features)
+        no_sandbox = SandboxSupport  # a probe is a function: the class without arguments returns no support
+        judge = replace(self, probes=replace(self.probes, sandbox=no_sandbox), features=features)
         verdict = judge.judge_part(part)
         return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
 
@@ -107,7 +108,7 @@ class Judge:
         checker = self._checker(folder, support)
         self._check_inputs(command, checker)
         name = command.words[0].text
-        if command.words[0] != Word(name):
+        if command.words[0] != Word(name):  # quoted, or with an expansion: `"ls"`, `$program`
             raise NeedsApproval("the program is spelled in an unusual way")
         if not name.isascii():
             raise NeedsApproval(f"the name of its program, {name}, contains {foreign_characters(name)}")
@@ -120,7 +121,8 @@ class Judge:
         if program is None or not program.builtin:
             self._check_origin(name, folder)
         leading = _leading_wildcards(program)
-        pending: list[Word] = []  # checked in one batch, but before a later `file` or `tree`: the first error counts
+        # Words that are checked in one batch. A `file` or `tree` ends it, so that the first word with an error counts.
+        pending: list[Word] = []
         for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
             if role in ("file", "tree"):
                 checker.check_files(*pending, leading=leading)
@@ -172,7 +174,7 @@ class Judge:
         reason = repository_refusal(use, repository)
         if reason:
             raise NeedsApproval(reason)
-        top = repository.top or roots[1]
+        top = repository.top or roots[1]  # the real path
         classified = classify_operands(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
         reason = secrets_refusal(classified, repository, os.path.relpath(os.path.realpath(folder), top))
         if reason:
@@ -206,6 +208,7 @@ class Judge:
             raise PathNeedsApproval(f"cd {target} goes up from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
         spellings = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
+        # The real path must be the real base and the same names below it, so no folder between them is a link.
         base = max((spelling for spelling in spellings if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"cd {target} leaves the workspace")
@@ -215,6 +218,7 @@ class Judge:
         """Raise if bash would run `name` from the workspace, or from a shim that a project configures."""
         if "/" in name:
             raise NeedsApproval("it names a program by its path")
+        # The first match in PATH is the program. An empty part of PATH is the current folder.
         for part in self.search_path.split(":") if self.search_path else ():
             program = f"{part or '.'}/{name}"
             if not os.path.isfile(program) or not os.access(program, os.X_OK):  # noqa: PTH113  # plain text
@@ -239,12 +243,12 @@ def resolve(session_folders: SessionFolders, word: Word, folders: Folders) -> tu
     return tuple(absolute_path(path, folder, home_of(session_folders)) for folder in sorted(folders))
 
 
-def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:
+def spec_of(words: tuple[Word, ...]) -> ProgramSpec | None:
     """Return the row of the table for a command, None if its program is not in the table."""
     name = words[0].text
     if name != "git":
         return _program_spec(name)
-    pair = "/".join(word.text for word in words[1:3])
+    pair = "/".join(word.text for word in words[1:3])  # the row of `git stash list` is `stash/list`
     return git_commands().get(pair) or git_commands().get(pair.partition("/")[0])
 
 
@@ -272,10 +276,9 @@ def _program_spec(name: str) -> ProgramSpec | None:
 def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
     """Return the arguments of a program with their roles; raise `NeedsApproval` for a use that the table lacks."""
     arguments = read_arguments(program, words)
-    if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
-        raise NeedsApproval(f"{name} may do more than read")
     if isinstance(arguments, str):
-        raise NeedsApproval(arguments)
+        # The reason of such a row, a missing operand, would mislead: `make` needs approval because of what it does.
+        raise NeedsApproval(f"{name} may do more than read" if program.only_prints_version else arguments)
     reason = script_refusal(program.name, arguments)
     if reason:
         raise NeedsApproval(reason)
@@ -297,6 +300,7 @@ def _leading_wildcards(program: ProgramSpec | None) -> LeadingWildcards:
     """Return the wildcards that are accepted at the start of an operand, where a match may become an option.
 
     If the program has a harmful option, no wildcard is accepted. If it reads only names and sizes (`du -sh *`), any is.
+    Otherwise a wildcard needs an ending (`*.py`).
     """
     if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
         return "none"
@@ -317,4 +321,4 @@ def _has_version_file(folder: str) -> bool:
     return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
 
 
-__all__ = ["NO_SANDBOX", "Judge", "UnsupportedSyntax", "is_table_command", "read_flow", "resolve"]
+__all__ = ["NO_SANDBOX", "Judge", "UnsupportedSyntax", "is_table_command", "read_flow", "resolve", "spec_of"]

@@ -139,6 +139,11 @@ class ProgramSpec:
         """The name in messages: `git worktree list`."""
         return f"{self.prefix} {self.name.replace('/', ' ')}".lstrip()
 
+    @property
+    def only_prints_version(self) -> bool:
+        """Whether the row accepts no use of the program but `--version`: it requires operands and allows none."""
+        return not self.operands.roles and self.operands.minimum > 0
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
