@@ -75,6 +75,12 @@ def test_changes_are_described_in_words() -> None:
     assert todo_changes((TodoItem("a", "done"),), ()) == ""
 
 
+def test_changes_of_a_task_that_is_listed_twice_are_counted_for_each() -> None:
+    twice = (TodoItem("run tests", "done"), TodoItem("fix", "pending"), TodoItem("run tests", "pending"))
+    assert todo_changes(twice, twice) == ""
+    assert todo_changes(twice, twice[:2]).split("\n")[1:] == ["no longer on the list: run tests"]
+
+
 def test_panel_opens_by_itself_and_collapses_at_the_end_of_the_turn() -> None:
     before, after = Gate(), Gate()
     conversation = ScriptedConversation([before, listed(*ITEMS), after, *says("done"), ended()])

@@ -22,7 +22,7 @@ from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
 from qcode.text.json import parse_object
-from qcode.tools.dialog import Todo, TodoItem, todo_items
+from qcode.tools.dialog import Todo, TodoItem, TodoState, todo_items
 from qcode.tui.shared_widgets import mount_parts
 from qcode.tui.transcript.line import shorten
 
@@ -58,10 +58,12 @@ class TodoPanel(Vertical):
             case ToolFinished(call=call, state="done"):
                 items = todos_of(call)
                 if items is not None:
-                    is_new = are_all_done(self.items) and not are_all_done(items) and not self._is_dismissed
-                    self._show(items, is_open=is_new or self._is_open)
+                    is_first = are_all_done(self.items) and not are_all_done(
+                        items
+                    )  # there was no list, or a finished one
+                    self._show(items, is_open=self._is_open or (is_first and not self._is_dismissed))
             case TurnEnded():
-                self.replace_items(self.items)
+                self.replace_items(self.items)  # fold the panel, or hide it if all items are done
             case _:
                 pass
 
@@ -99,6 +101,7 @@ class TodoPanel(Vertical):
         if not self.is_mounted or not self.display:
             return
         mount_parts(self, self._line, self._scroll)
+        # Two cells stay free at the right. The size is 0 before the first layout.
         width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
         hint = f"  {self.key}" if self.key and width >= _MIN_CELLS_FOR_HINT else ""
         line = shorten(todo_summary(self.items), width - len(hint))
@@ -106,7 +109,7 @@ class TodoPanel(Vertical):
             Content.assemble((_LABEL, "$muted"), (line, "bold" if self.is_open else ""), (hint, "$muted"))
         )
         self._scroll.display = self.is_open
-        # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
+        # The panel's largest height without the summary line. A larger list is scrolled.
         self._scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
         if self.is_open:
             self._rows.show(self.items)
@@ -173,11 +176,11 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
             if items is not None:
                 return items
         if message.text.startswith("<"):
-            # Imported only if there is a summary: the first paint must not load the engine.
+            # A summary begins with a tag. The import waits for one, because the first paint must not load the engine.
             from qcode.engine.compactor import is_summary, open_todos
 
             if is_summary(message):
-                return _read_items(open_todos([message])) or ()
+                return _read_items(open_todos([message])) or ()  # the arguments of the call, as JSON
     return ()
 
 
@@ -215,17 +218,20 @@ def todo_lines(items: Sequence[TodoItem]) -> str:
 
 def todo_changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
     """Return one line for each item that is new, started, done or removed; empty if nothing changed."""
-    states = {item.task: item.state for item in before}
+    # The same task may be on the list several times: the first is compared with the first, and so on.
+    old_states: dict[str, list[TodoState]] = {}
+    for item in before:
+        old_states.setdefault(item.task, []).append(item.state)
     lines = []
     for item in after:
-        old_state = states.pop(item.task, None)
-        if old_state is None:
-            lines.append(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}")
-        elif old_state != item.state:
-            again = "to do again" if item.state == "pending" else _STATE_WORDS[item.state]
-            lines.append(f"{again}: {one_line(item.task)}")
+        states = old_states.get(item.task)
+        old_state = states.pop(0) if states else None
+        if old_state != item.state:
+            is_reopened = old_state is not None and item.state == "pending"
+            lines.append(f"{'to do again' if is_reopened else _STATE_WORDS[item.state]}: {one_line(item.task)}")
     # The model replaces a finished list by the next one, so removed items that are done are not reported.
-    lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
+    removed = ((task, state) for task, states in old_states.items() for state in states)
+    lines += [f"no longer on the list: {one_line(task)}" for task, state in removed if state != "done"]
     return "\n".join([todo_summary(after) if after else "the list is empty", *lines]) if lines else ""
 
 
