@@ -66,7 +66,10 @@ def add_key_sequence(sequence: str, key: str) -> None:
 
 
 def use_parser(parser: type[XTermParser]) -> None:
-    """Make the driver of Linux and macOS read its input through `parser`. The driver imports its parser by name."""
+    """Make the driver of Linux and macOS read its input through `parser`.
+
+    The driver finds its parser by a global name of its module, so it is enough to replace that name.
+    """
     if sys.platform != "win32":
         from textual.drivers import linux_driver
 
@@ -74,7 +77,7 @@ def use_parser(parser: type[XTermParser]) -> None:
 
 
 class KeyParser(XTermParser):
-    """Textual's parser of terminal input, with its pending sequence and its reading of Alt with a key made public."""
+    """Textual's parser of terminal input. Public here: the incomplete sequence, and the reading of Alt with a key."""
 
     @property
     def is_waiting(self) -> bool:
@@ -84,11 +87,11 @@ class KeyParser(XTermParser):
     def give_up(self) -> Iterable[Message]:
         """Read the start of an incomplete sequence as keys, without waiting for more input."""
         if self.is_waiting:
-            self._timeout_time = 0
+            self._timeout_time = 0  # `tick` gives up a sequence after this time
             yield from super().tick()
 
     def alt_keys(self, character: str) -> Iterable[Message]:
-        """Return Alt with `character`, which terminals send at once as `ESC` and the character.
+        """Return the key events of Alt with `character`, for which a terminal sends `ESC` and the character.
 
         Textual reads Alt with punctuation as the punctuation alone, which would be typed.
         """
@@ -109,7 +112,8 @@ def driver_of(app: App[int]) -> Driver | None:
 def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
     """Replace the file that `driver` writes to by `wrap(file)`. The Windows driver has no file and is left unchanged.
 
-    A failed write ends the thread that writes, after which the next write of the app blocks forever.
+    The file that `wrap` returns must not raise an error: it would end the thread that writes, and the next write of the
+    app would block forever.
     """
     file = getattr(driver, "_file", None)
     if file is not None:
@@ -162,7 +166,7 @@ class CrashApp(App[int], inherit_bindings=False):
     """The exception that ends the app, None so far. Textual may report it again in another message pump."""
 
     def survives(self, error: Exception) -> bool:
-        """Return whether the app continues after `error` in a widget. If so, it has been reported."""
+        """Report `error` of a widget and return True; return False if the app must end. Subclasses override this."""
         return False
 
     def report_crash(self, error: Exception) -> None:
@@ -170,10 +174,13 @@ class CrashApp(App[int], inherit_bindings=False):
         raise NotImplementedError
 
     def continues_after(self, error: Exception, pump: MessagePump | None) -> bool:
-        """Return whether the app continues after `error` in `pump`. A screen that could not be composed is closed."""
+        """Handle `error` in `pump` and return whether the app continues. A screen that could not be composed is closed.
+
+        `pump` is None for an error in painting or measuring, after which no screen is closed.
+        """
         if error is self._fatal:
             return False
-        # A worker handles its own errors. After an error that it did not handle, its work would be missing.
+        # A worker handles the errors that it expects. After any other, its result would be missing, so the app ends.
         if isinstance(error, WorkerFailed) or not self.survives(error):
             self._fatal = error
             return False
@@ -227,6 +234,7 @@ class _PaintedUpdate(CompositorUpdate):
     def render_segments(self, console: Console) -> str:
         compositor, update = self._screen._compositor, self._update
         width, height = compositor.size
+        # If the painter does not know what is on screen, as after a resize, it needs the whole frame.
         if isinstance(update, ChopsUpdate) and not self._painter.knows(width, height):
             stack = self._screen.app._background_screens
             full_update = compositor.render_update(full=True, screen_stack=stack)
@@ -272,12 +280,14 @@ def repaint_moved_widgets() -> None:
 def _full_map(compositor: Compositor) -> object:
     if compositor.root is None or not compositor._full_map_invalidated:
         return _TEXTUAL_FULL_MAP.__get__(compositor)
+    # After a scroll, the map of visible widgets has the regions on screen; the map of all widgets is older.
     old_map = compositor._full_map if compositor._visible_map is None else compositor._visible_map
-    placements = {(widget, placement.region, placement.clip) for widget, placement in old_map.items()}
+    old_placements = {(widget, placement.region, placement.clip) for widget, placement in old_map.items()}
     new_map = _TEXTUAL_FULL_MAP.__get__(compositor)
     if compositor.size.region not in compositor._dirty_regions:
         new_placements = {(widget, placement.region, placement.clip) for widget, placement in new_map.items()}
-        regions = (clip.intersection(region) for _, region, clip in placements ^ new_placements)
+        # The placements in only one of the maps: where a widget was, and where it is now.
+        regions = (clip.intersection(region) for _, region, clip in old_placements ^ new_placements)
         compositor._dirty_regions.update(filter(None, regions))
     return new_map
 
@@ -316,7 +326,7 @@ def _survive_in_widget(widget: Widget, error: Exception) -> bool:
     reported = _reported_errors.setdefault(widget, set())
     if type(error) in reported:
         return True
-    if not (isinstance(widget.app, CrashApp) and widget.app.continues_after(error, None)):
+    if not (isinstance(widget.app, CrashApp) and widget.app.continues_after(error, pump=None)):
         return False
     reported.add(type(error))
     return True
@@ -332,7 +342,7 @@ def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
 
 
 def _paintable_rows(widget: Widget, crop: Region) -> list[Strip]:
-    """Return the rows of `widget`. A message replaces the rows that cannot be painted."""
+    """Return the rows of `widget`. `NOT_SHOWN` replaces each group of rows that cannot be painted."""
     rows: list[Strip] = []
     text = NOT_SHOWN
     for y in crop.line_range:
@@ -362,7 +372,7 @@ def _box_model_guarded(
     except Exception as error:
         if not _survive_in_widget(widget, error):
             raise
-        return BoxModel(Fraction(container.width), Fraction(1), Spacing())
+        return BoxModel(width=Fraction(container.width), height=Fraction(1), margin=Spacing())
 
 
 class KeyDeletingArea(TextArea, inherit_bindings=False):

@@ -462,7 +462,7 @@ class Pane(ScrollView):
 
     def _report(self, error: Exception) -> None:
         """Report that an entry cannot be laid out; raise `error` if the app does not continue."""
-        if not (isinstance(self.app, CrashApp) and self.app.continues_after(error, None)):
+        if not (isinstance(self.app, CrashApp) and self.app.continues_after(error, pump=None)):
             raise error
 
     def _run_ticker(self) -> None:
