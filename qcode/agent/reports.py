@@ -122,7 +122,7 @@ def context_report(
         size_messages(history) - results,
         results,
     ]
-    size = counter.size_of(ModelRequest(model.name, system, history, tools, 1))
+    size = counter.size_of(ModelRequest(model.name, system, history, tools, max_tokens=1))
     estimated = sum(parts)
     for_system, for_instructions, for_tools, for_messages, for_output = (
         part * size.tokens // estimated if estimated else 0 for part in parts
@@ -202,8 +202,9 @@ class ModelSpending:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
                 spent = self._row(used.model)
-                # Refused requests use no tokens. They cost 0 if the price is known, and `cost` is None if it is not.
-                spent.usage, spent.cost = used.usage, used.cost if used.usage != Usage() else cost
+                # Requests that were refused cost 0, but None is reported if the cost of the turn is unknown.
+                is_unknown = used.usage == Usage() and cost is None
+                spent.usage, spent.cost = used.usage, None if is_unknown else used.cost
         if self._model in self._rows:
             spent = self._rows[self._model]
             spent.cost = spent.cost if by_model else cost
@@ -258,12 +259,12 @@ class EarlierTurns:
         recorded = [*(_recorded_requests(stored) for _, stored in self._messages[:-1]), self._last]
         turns: list[_EarlierTurn] = []
         turn = _EarlierTurn("", "")
-        position = 0
+        turn_index = 0
         following = [*(stored for _, stored in self._messages[1:]), None]
         for (number, stored), after, requests in zip(self._messages, following, recorded, strict=True):
             model = self._history.model_of(number)
             if _starts_turn(stored):
-                turn, position = _EarlierTurn(stored.typed_prompt, model), len(turns)
+                turn, turn_index = _EarlierTurn(stored.typed_prompt, model), len(turns)
                 turns.append(turn)
             turn.attempts += [
                 attempt if attempt.model else replace(attempt, model=model) for attempt in requests.of_turn
@@ -277,13 +278,13 @@ class EarlierTurns:
             if after is None or _starts_turn(after) or requests.compactions:
                 # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
                 outside += (
-                    (end, _EarlierTurn("/compact", model, attempts, is_ended=True))
-                    for end, attempts in requests.compactions
+                    (position, _EarlierTurn("/compact", model, attempts, is_ended=True))
+                    for position, attempts in requests.compactions
                 )
                 turns += (row for _, row in sorted(outside, key=itemgetter(0)))
-            else:  # the turn was running
-                turns[position:position] = [row for _, row in outside]
-                position += len(outside)
+            else:  # the turn was running: insert the rows before it
+                turns[turn_index:turn_index] = [row for _, row in outside]
+                turn_index += len(outside)
         known_price = cache(price_of)
         return [
             recorded_usage(turn.prompt, turn.attempts, turn.model, known_price)
@@ -318,7 +319,7 @@ class _RecordedRequests:
     is_end: bool
     """The turn ended after the message."""
     compactions: Sequence[tuple[int, list[AttemptRecord]]]
-    """The requests of each `/compact` after the turn, with the position of its end."""
+    """The requests of each `/compact` after the turn, with the position of its end among the shown events."""
     named: Sequence[NamedRequests]
     """The requests outside the turns."""
 
@@ -327,12 +328,12 @@ def _recorded_requests(stored: StoredMessage) -> _RecordedRequests:
     """Split the requests recorded with a message. The first end ends the turn, each later end a `/compact`."""
     requests, ends = list(stored.turn_requests), stored.ends
     compactions: list[tuple[int, list[AttemptRecord]]] = []
-    for index, ended in reversed(ends[1:]):
+    for position, ended in reversed(ends[1:]):  # backwards, because the last summaries belong to the last `/compact`
         calls = ended.api_calls
         summaries = [request for request in requests if request.kind == "summary"]
         count = calls.compactions + calls.retries
         compacted = summaries[-count:] if count else []
-        compactions.append((index, compacted))
+        compactions.append((position, compacted))
         requests = [request for request in requests if not any(request is other for other in compacted)]
     return _RecordedRequests(requests, bool(ends), compactions[::-1], tuple(stored.named_requests))
 
@@ -345,7 +346,7 @@ def recorded_usage(
     for attempt in attempts:
         name = attempt.model or model
         ledger = ledgers.setdefault(name, Ledger(price_of(name)))
-        ledger.add(name, attempt.usage, attempt.usage, is_unused=attempt.is_unanswered)
+        ledger.add(name, attempt.usage, estimate=attempt.usage, is_unused=attempt.is_unanswered)
     by_model = tuple(used for ledger in ledgers.values() for used in ledger.by_model)
     usage, costs = Usage(), [used.cost for used in by_model]
     for used in by_model:
@@ -393,7 +394,8 @@ class RecoveryMetrics:
     """Events of a stream that could not be read and were skipped, by `provider/model`."""
     _begin_time: float = 0.0
     _turn_continuations: int = 0
-    _models: dict[str, str] = field(default_factory=dict)  # by the call id of a sub-agent; empty for the conversation
+    _models: dict[str, str] = field(default_factory=dict)
+    """The models by the id of the call that started a sub-agent. The id `""` stands for the conversation itself."""
 
     def observe(self, event: TurnEvent, model: str, limit: int | None, now: float) -> None:
         """Count one event of a turn with `model` (`provider/model`), whose output limit is `limit`.
@@ -411,21 +413,21 @@ class RecoveryMetrics:
             case _:
                 self._count(event, "", model, limit)
 
-    def _count(self, event: TurnEvent, agent: str, model: str, limit: int | None) -> None:
+    def _count(self, event: TurnEvent, call_id: str, model: str, limit: int | None) -> None:
         match event:
             case StopReasonObserved():
                 # Precedes the recovery of the reply, and names the model that a sub-agent uses.
-                self._models[agent] = f"{event.provider}/{event.model}"
+                self._models[call_id] = f"{event.provider}/{event.model}"
             case ContinuationAttempt():
                 self._turn_continuations += 1
-                self.continuations[self._models.get(agent, model)] += 1
+                self.continuations[self._models.get(call_id, model)] += 1
             case ReplyFinished() if event.attempts:
                 self._count_reserved_tokens(event, limit)
                 if damaged := sum(attempt.damaged_events for attempt in event.attempts):
-                    self.damaged_events[self._models.get(agent, model)] += damaged
+                    self.damaged_events[self._models.get(call_id, model)] += damaged
                 is_continued = any(attempt.kind == "continuation" for attempt in event.attempts)
                 if event.stop is StopReason.MAX_TOKENS and not is_continued:
-                    self.truncated_without_continuation[self._models.get(agent, model)] += 1
+                    self.truncated_without_continuation[self._models.get(call_id, model)] += 1
             case _:
                 return
 

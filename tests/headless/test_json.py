@@ -375,6 +375,21 @@ def test_usage_is_split_between_models_and_sums_up() -> None:
     assert [row["contextWindow"] for row in rows.values()] == [1_000, 2_000]
 
 
+def test_refused_model_costs_nothing_if_another_one_answers() -> None:
+    refused = ev.ModelUsage("demo/scripted", Usage(), Decimal(0))
+    other = ev.ModelUsage("demo/other", Usage(20, 3), Decimal("0.25"))
+    result = run(
+        Scripted(
+            ev.UsageUpdated(Usage(), Decimal(0), 11, 1_000, (refused,)),
+            ev.ModelFellBack("demo/scripted", "demo/other", None),
+            ended("x", usage=Usage(20, 3), cost=Decimal("0.25"), by_model=(refused, other)),
+        ),
+        "json",
+    ).result
+    costs = {model: row["costUSD"] for model, row in result["modelUsage"].items()}
+    assert costs == {"demo/scripted": 0, "demo/other": 0.25}
+
+
 def test_discarded_attempt_never_appears_as_an_assistant_line() -> None:
     conversation = Scripted(
         TextDelta(0, "discarded"),
