@@ -136,15 +136,7 @@ class RunOutput:
     ) -> RunOutput:
         """Return the output to two streams, in the format of the agent's options."""
         writer = StderrWriter(stderr, has_live_line=can_erase(stderr))
-        return cls(
-            agent,
-            agent.context.options.output_format,
-            Pipe(stdout),
-            writer,
-            turn,
-            clock,
-            stdout.isatty(),
-        )
+        return cls(agent, agent.context.options.output_format, Pipe(stdout), writer, turn, clock, stdout.isatty())
 
     @property
     def is_verbose(self) -> bool:
@@ -166,16 +158,16 @@ class RunOutput:
         agent, conversation = self.agent, self.agent.conversation
         statuses = agent.servers.statuses() if agent.servers is not None else ()
         return InitFacts(
-            conversation.session_id,
-            str(agent.context.folder),
-            conversation.model,
-            tuple(tool.name for tool in conversation.tools),
-            conversation.mode,
-            __version__,
-            tuple((status.name, status.state) for status in statuses),
-            tuple(command.name for command in agent.custom_commands().commands),
-            tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
-            () if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
+            session_id=conversation.session_id,
+            cwd=str(agent.context.folder),
+            model=conversation.model,
+            tools=tuple(tool.name for tool in conversation.tools),
+            permission_mode=conversation.mode,
+            version=__version__,
+            mcp_servers=tuple((status.name, status.state) for status in statuses),
+            commands=tuple(command.name for command in agent.custom_commands().commands),
+            agents=tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
+            skills=() if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 
     async def write(self, data: bytes) -> None:
@@ -212,11 +204,12 @@ class Run:
         """The calls of the current step are being approved or run."""
         self._notice_texts: set[str] = set()
         self._replies = 0
-        self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
+        self._latest_usage = UsageUpdated(Usage(), cost=None, context_tokens=0, context_window=0)
         self._end_event: TurnEnded | None = None  # None until the turn has ended, or was ended by force
         self._has_result = False
         self._is_concluded = False  # the result and the messages for the user were written
         self._writes_header = writes_header
+        """The header is still to be written, so the turn has not begun."""
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
         self._is_out_of_time = False
@@ -244,7 +237,8 @@ class Run:
         """Cancel the turn at the limit of `--timeout`. End it by force if it has not begun or does not end in time."""
         self._is_out_of_time = True
         self._conversation.cancel(Limit.TIME)
-        asyncio.get_running_loop().call_later(0.0 if self._writes_header else TIMEOUT_GRACE_S, self._is_forced.set)
+        has_begun = not self._writes_header
+        asyncio.get_running_loop().call_later(TIMEOUT_GRACE_S if has_begun else 0.0, self._is_forced.set)
 
     async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
         """Run the turn to its end, write its output, and return its exit code."""
@@ -311,7 +305,7 @@ class Run:
         return self._end_without_event(Outcome.ERROR, ErrorInfo(ErrorKind.INTERNAL, "the turn stopped unexpectedly"))
 
     def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
-        """Begin the turn."""
+        """Begin the turn and return its events."""
         return self._conversation.submit(prompt, options=self._output.turn)
 
     async def _handle_event(self, event: TurnEvent) -> None:
@@ -390,14 +384,14 @@ class Run:
         self._is_concluded = True
 
     async def _write_result(self) -> None:
-        """Write the result, or complete an interrupted write of it with an empty one."""
+        """Write the result. If an earlier write of it was interrupted, write the rest, which `Pipe` has kept."""
         await self._stderr.clear_status()
         await self._pipe.write(b"" if self._has_result else self._result())
 
     def _result(self) -> bytes:
-        """Return the last bytes of stdout. The caller must write them, because this method has a result only once."""
+        """Return the result for stdout. The caller must write it: from now on, it counts as passed to `Pipe`."""
         self._has_result = True
-        ended = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
+        ended = self._end_event or self._end_without_event(Outcome.CANCELLED, error=None)
         schema = self._output.agent.context.schema
         if self._format != "text":
             session_id, meter = self._conversation.session_id, self._meter
@@ -427,7 +421,7 @@ class Run:
         await asyncio.wait({work}, timeout=0.1)
         if work.done() and not work.cancelled() and (failure := work.exception()) is not None:
             raise failure
-        self._end_event = self._end_event or self._end_without_event(Outcome.CANCELLED, None)
+        self._end_event = self._end_event or self._end_without_event(Outcome.CANCELLED, error=None)
         if not self._is_concluded:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._conclude(), RESULT_TIMEOUT_S)
@@ -488,8 +482,8 @@ FORCED_EXIT_S = 0.75
 class Interrupts:
     """Handles SIGINT, SIGTERM and SIGHUP while a turn runs.
 
-    `cancel` cancels the turn; `force` ends it after `GRACE_S` or on the second signal. After a third signal, or
-    `FORCED_EXIT_S`, `flush` writes without blocking and the program exits.
+    `cancel` cancels the turn at the first signal. `force` ends it `GRACE_S` later or at the second signal. At the third
+    signal, or `FORCED_EXIT_S` after the second, `flush` writes without blocking and the program exits.
     A signal that was ignored at startup (nohup) stays ignored.
     """
 

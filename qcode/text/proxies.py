@@ -46,7 +46,7 @@ def proxy_address(url: str, environ: Mapping[str, str]) -> str:
 
 
 def proxy_problem(variable: str) -> str:
-    """Return the message that the proxy in `variable` cannot be used; if empty, the proxy is a system setting.
+    """Return the message that the proxy in `variable` cannot be used. An empty `variable` stands for a system setting.
 
     The message does not contain the address, which may include a password.
     """
@@ -73,7 +73,7 @@ def _matches(entry: str, parts: SplitResult) -> bool:
 
     `example.com` matches the host and its subdomains, `.example.com` and `*.example.com` only the subdomains,
     `10.0.0.0/8` the addresses of a network, `example.com:8080` one port, `https://example.com` exactly this host for
-    one scheme.
+    one scheme, `all://example.com` exactly this host for all schemes.
     """
     host = (parts.hostname or "").lower()
     scheme, _, address = entry.rpartition("://")

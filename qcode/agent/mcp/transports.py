@@ -2,7 +2,7 @@
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
 server's stderr to the terminal. HTTP uses the transports of the package, streamable HTTP and the older SSE. Here, the
-size of a response and the time to close are limited. `Log` has the end of a server's stderr, which is untrusted.
+size of a response and the time to close are limited. `Log` has the end of a server's untrusted output.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ async def connect_stdio(
 
     process, out_read, err_read = await _start_process(program)
     groups.add(process.pid)
+    # Both ends of two streams: server -> session and session -> server.
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUE_SIZE)
     response_check = _FirstResponseCheck()
@@ -366,7 +367,10 @@ class _ResponseGuard:
             await asyncio.sleep(wait_s)
 
     async def check_response(self, response: httpx2.Response) -> None:
-        """Record the status; raise `RemoteProtocolError` for a compressed response, and limit the size of others."""
+        """Record the status, reject a compressed response, and limit the size of a response without events.
+
+        The transport limits the size of each event. Raise `RemoteProtocolError` for a compressed response.
+        """
         import httpx2
 
         self._log.status = response.status_code

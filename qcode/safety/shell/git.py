@@ -140,6 +140,7 @@ _INDEX_FORM = re.compile(r":(?:[0-3]:)?([\w.@+-][\w.@+/-]*)", re.ASCII)
 _MAY_BE_BLOB = re.compile(r"(?:.*-g)?[0-9a-fA-F]{4,64}(?:\^\{(?:blob|object)?\})*")
 """An object id. git also accepts `x-gID`, the output format of `git describe`."""
 _BRACES = re.compile(r"\{[^{}]*\}")
+"""The braces of a revision such as `main@{yesterday}` or `HEAD^{/a text: with any characters}`."""
 _WILD = re.compile(r"[*?\[\\]")
 
 
@@ -195,13 +196,15 @@ def secrets_refusal(use: GitUse, repository: Repository, prefix: str = "") -> st
     """
     if use.reads == "configuration" and repository.has_credentials:
         return "the git configuration holds credentials"
-    if use.content == "none" or use.unlimited_content == "wide-tracked" or (use.content == "narrow" and not use.limits):
+    if use.content == "none" or (use.content == "narrow" and not use.limits):
+        return ""
+    if use.unlimited_content == "wide-tracked":  # limited to files on disk, which are also in `use.paths`
         return ""
     tracked = repository.find_tracked()
     if tracked is None:
         return "git may show a file with secrets: the files of the repository could not be listed"
     if use.content == "narrow":
-        # In an older commit, a name that is not tracked now may have been a folder with any files.
+        # A file that is not tracked now may have been a folder in an older commit, with secrets below it.
         if all(_joined(prefix, limit) in tracked.files for limit in use.limits):
             return ""
     else:
@@ -397,10 +400,10 @@ class _GitReader:
     def _add_revision(self, text: str) -> None:
         """Record an operand that may be a revision, a range, a file of a revision, or a path."""
         if self._name in _ACCEPT_INDEX_FILES and _INDEX_FORM.fullmatch(text):
-            text = f"HEAD:{text.rpartition(':')[2]}"
+            text = f"HEAD:{text.rpartition(':')[2]}"  # judged like the same file of a revision
         self._check_revision(text)
         revision, colon, path = _BRACES.sub("", text).partition(":")
-        if colon:
+        if colon:  # `HEAD:./file` is relative to the folder of the command, `HEAD:file` to the top of the work tree
             (self._paths if path.startswith("./") else self._stored_paths).append(path or ".")
             self._may_be_blob |= self._name in ("diff", "grep")
         elif _WILD.search(revision):
@@ -441,11 +444,11 @@ class _GitReader:
             self._arguments,
             reads,
             content,
-            paths,
-            tuple(self._stored_paths),
-            tuple(self._limits) if is_limited else (),
-            ambiguous if is_limited else (),
-            plain,
+            paths=paths,
+            stored_paths=tuple(self._stored_paths),
+            limits=tuple(self._limits) if is_limited else (),
+            ambiguous_operands=ambiguous if is_limited else (),
+            plain_content=plain,
         )
 
     def _content(self, options: frozenset[str]) -> tuple[Content, Content]:
@@ -475,7 +478,7 @@ class _GitReader:
         return ("wide-history" if self._ambiguous_operands else "narrow",) * 2
 
     def _by_revision(self, *, has_revision: bool) -> tuple[Content, Content]:
-        """Return the same as `_content` for a command that shows a revision if given, otherwise work tree or index."""
+        """Return the result of `_content` for `diff` or `grep`: without a revision, they print only tracked files."""
         return (
             "wide-history" if has_revision else "wide-tracked",
             "wide-history" if self._stored_paths else "wide-tracked",
