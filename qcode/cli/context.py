@@ -25,13 +25,16 @@ def run_context(
     is_attended: bool,
     ask_trust: Callable[[TrustQuestion], TrustAnswer] | None = None,
 ) -> RunContext:
-    """Check the trust of the folder, then read the settings of this run; raise `QcodeError` or `InputEnded`."""
+    """Check the theme and the trust of the folder, then read the settings of this run.
 
+    `ask_trust` asks whether the folder is trusted, None if no user can answer. Raise `QcodeError`, or `InputEnded` if
+    the user quits.
+    """
     if options.theme is not None:
         check_theme(options.theme)
 
-    def judge_trust(folder: Path, root: Path, state_dir: Path) -> bool:
-        return is_trusted(folder, root, state_dir, by_flag=options.trust, ask_user=ask_trust)
+    def judge_trust(of_folder: Path, root: Path, state_dir: Path) -> bool:
+        return is_trusted(of_folder, root, state_dir, by_flag=options.trust, ask_user=ask_trust)
 
     return RunContext.read(
         replace(options, cwd=folder),
@@ -48,7 +51,7 @@ def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
     if not context.is_trusted and (
         note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
     ):
-        report(note)
+        report(note)  # the folder was trusted before
     elif not context.is_trusted and context.settings.permissions.mode == "bypass":
         report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
     for warning in context.settings.warnings:
@@ -59,8 +62,9 @@ def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
 def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     """Return the context of a subcommand, without asking the user anything.
 
-    If the configuration is invalid, also return the error, and a context without the configuration if it could not be
-    read. The subcommand prints its result and the error, and exits with the code of the error.
+    If a configuration file cannot be read, return a context without configuration files, and the error. If only a
+    permission rule is invalid, return the complete context, and the error. The subcommand prints its result and the
+    error, and exits with the code of the error.
     """
     env = dict(os.environ)
     options = replace(options, cwd=working_folder(options.cwd))
@@ -81,9 +85,11 @@ def context_without_config(options: Options) -> RunContext:
     """Return the context of a folder with `options` but without configuration files."""
     env = dict(os.environ)
     paths = ConfigPaths.from_env(env)
-    bare = replace(paths, config_dir=Path(os.devnull))
+    without_files = replace(paths, config_dir=Path(os.devnull))
     options = replace(options, cwd=working_folder(options.cwd), settings=None, trust=False)
-    return replace(RunContext.read(options, env, paths=bare), paths=paths)
+    # The configuration of a project is read only if it is trusted.
+    context = RunContext.read(options, env, paths=without_files, judge_trust=lambda *_: False)
+    return replace(context, paths=paths)
 
 
 def check_theme(name: str) -> None:
@@ -102,9 +108,10 @@ def _report_wait() -> None:
 
 
 def with_chosen_session(context: RunContext) -> RunContext:
-    """If `-r` names no session, ask in lines which one to resume; the default is the newest. The app shows a screen.
+    """If `-r` names no session, ask on the terminal which one to resume; the default is the newest.
 
-    Raise `UsageError` with the list if no user can be asked.
+    The app calls this only in line mode; otherwise it asks on a screen. Raise `UsageError` with the list if no user can
+    be asked.
     """
     if context.options.resume != CHOOSE:
         return context
@@ -118,14 +125,14 @@ def with_chosen_session(context: RunContext) -> RunContext:
         advice = "-r needs a session id in non-interactive mode: use -r ID, or -c for the latest"
         raise UsageError("".join((advice, *rows)))
     if not summaries:
-        return replace(context, options=replace(context.options, resume=LATEST))
+        return replace(context, options=replace(context.options, resume=LATEST))  # the run reports that there is none
     holders = [store.holder(summary.session_id) for summary in summaries]
     rows = [
         f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}"
         + ("\n" if holder is None else f"  ({open_elsewhere_text(holder)})\n")
         for number, (summary, holder) in enumerate(zip(summaries, holders, strict=True), start=1)
     ]
-    answer = ask("".join((*rows, "Which session? [1] "))) or "1"
+    answer = ask("".join((*rows, "Which session? [1] "))) or "1"  # a number of the list, or a session id
     if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(summaries):
         answer = summaries[int(answer) - 1].session_id
-    return replace(context, options=replace(context.options, resume=answer or LATEST))
+    return replace(context, options=replace(context.options, resume=answer))

@@ -16,6 +16,7 @@ from qcode.cli.main import main
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.engine.model_facts import HostKnowledge
+from qcode.protocol.errors import ExitCode
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -241,3 +242,18 @@ def test_report_says_a_problem_once() -> None:
     assert "credentials" in lines
     assert "    local  ollama" in lines
     assert "sandbox" not in lines, "a section whose only fact is a problem is left out"
+
+
+def test_subcommand_answers_in_a_trusted_folder_with_an_invalid_project_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work"
+    (work / ".qcode").mkdir(parents=True)
+    (work / ".qcode" / "config.toml").write_text("not toml\n")
+    TrustStore(tmp_path / "home" / "state").remember(work)
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(work)
+    assert main(["sessions"]) == ExitCode.BAD_CONFIG
+    shown = capfd.readouterr()
+    assert shown.out == "no sessions of this folder yet\n"
+    assert f"{work}/.qcode/config.toml:1: not valid TOML" in shown.err
