@@ -76,7 +76,7 @@ class PickerRow:
     """If the filter is the start of one of these names, the row comes before all others."""
 
 
-def counted(rows: Sequence[PickerRow]) -> int:
+def count_rows(rows: Sequence[PickerRow]) -> int:
     """Return how many of `rows` the title counts."""
     return sum(row.is_counted for row in rows)
 
@@ -217,7 +217,7 @@ class PickerList(Widget):
             row_indexes = [line for line in lines if isinstance(line, int)]
             first = row_indexes[0] if row_indexes else 0
             shown = self.rows[first : first + len(row_indexes)]
-            mark = overflow_mark(*map(counted, (self.rows[:first], shown, self.rows)))
+            mark = overflow_mark(*map(count_rows, (self.rows[:first], shown, self.rows)))
             content.append(Content.styled(" " * _MARK_CELLS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 

@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 
 from qcode.text.clean import one_line
 from qcode.text.match import fold, rank
-from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow, counted
+from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow, count_rows
 from qcode.tui.shared_widgets import SteadyInput, key_hints
 from qcode.tui.transcript.line import break_text, shorten_to_rows
 
@@ -149,12 +149,12 @@ class Finder(Vertical):
             self._list.refresh(layout=True)
 
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
-        """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first."""
+        """Clear the filter and show `rows`; highlight the row with this id, otherwise the row in use or the first."""
         self._all_rows = tuple(rows)
         with self.prevent(Input.Changed):
             self.clear_filter()
         selected = highlighted or next((row.id for row in rows if row.is_current), "")
-        self._filter(selected, 0)
+        self._filter(selected, fallback_index=0)
 
     def set_rows(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
         """Replace the rows, and highlight the row with this id.
@@ -163,7 +163,7 @@ class Finder(Vertical):
         """
         selected = highlighted or (self.row.id if self.row is not None else "")
         self._all_rows = tuple(rows)
-        self._filter(selected, self._list.index)
+        self._filter(selected, fallback_index=self._list.index)
 
     def clear_filter(self) -> bool:
         """Clear the filter text; return whether there was any."""
@@ -192,8 +192,9 @@ class Finder(Vertical):
     @on(Input.Changed)
     def _filter_by_text(self, event: Input.Changed) -> None:
         event.stop()
-        current = "" if self.filter_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
-        self._filter(current, 0)
+        # While the user types, the best match is highlighted; after the filter is cleared, the row in use.
+        highlighted = "" if self.filter_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
+        self._filter(highlighted, fallback_index=0)
 
     @on(Input.Submitted)
     def _pick_by_enter(self, event: Input.Submitted) -> None:
@@ -236,10 +237,10 @@ class Finder(Vertical):
     def action_last(self) -> None:
         self.move_to(len(self._list.rows) - 1)
 
-    def _filter(self, highlighted: str, index: int) -> None:
-        """Show the rows that match the filter; highlight the row with this id, otherwise the one at `index`."""
+    def _filter(self, highlighted: str, *, fallback_index: int) -> None:
+        """Show the rows that match the filter; highlight that with this id, otherwise that at `fallback_index`."""
         rows = tuple(self._matching_rows())
-        index = next((position for position, row in enumerate(rows) if row.id == highlighted), index)
+        index = next((position for position, row in enumerate(rows) if row.id == highlighted), fallback_index)
         self._list.set_rows(rows, self.filter_text, index)
         placeholder = self.query_one(".finder-empty", Static)
         placeholder.display, self._list.display = not rows, bool(rows)
@@ -255,6 +256,7 @@ class Finder(Vertical):
         rows = [row for row in self._all_rows if not self.needs_word_start or _starts_words(row, query)]
         positions = rank(query, [_matching_fields(row, query) for row in rows])
         matches = [rows[position] for position in positions]
+        # The sorts are stable. A row with a name that starts with the query comes before rows that rank higher.
         name_start = fold(query)
         matches.sort(key=lambda row: not any(name.startswith(name_start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
@@ -276,8 +278,8 @@ class Finder(Vertical):
 def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
     """Return the fields of a row in which the letters of `query` are searched.
 
-    These are the label, and any other field that contains a word of the query unbroken. Otherwise a few letters would
-    match almost any sentence: `r` and then `o` occur in "the diffs of the session, grouped by file".
+    The label is always one of them. Another field is one only if it contains a word of the query unbroken, because a
+    few letters in order occur in almost any sentence: `ro` in "the diffs of the session, grouped by file".
     """
     words = fold(query).split()
     other_fields = [text for text in (row.search_text, row.detail) if any(word in fold(text) for word in words)]
@@ -291,7 +293,7 @@ def _starts_words(row: PickerRow, query: str) -> bool:
 
 
 class ListScreen(ModalScreen[Result], Generic[Result]):
-    """A modal list of `rows` under `title`. The row with the id `highlighted` is selected, otherwise the current one.
+    """A modal list of `rows` under `title`. The row with the id `highlighted` is selected, otherwise the row in use.
 
     A subclass adds keys with `BINDINGS` and lists them in `KEYS`.
     `compose_more` adds widgets below the list. `set_rows` may replace the rows at any time.
@@ -440,7 +442,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        count, total = map(counted, (self.rows, self.finder.all_rows))
+        count, total = map(count_rows, (self.rows, self.finder.all_rows))
         number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
         has_number = total > 0 and not self.IS_QUESTION
@@ -452,7 +454,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         rows = 1 if self.size.height < _MIN_HEIGHT else _MAX_KEY_ROWS
         hints = key_hints(self.keys(), self.size.width - _SIDE_CELLS, rows)
         self.query_one("#picker-foot", Static).update(hints)
-        description_rows = self._description_rows and self._description_rows + 1  # with a margin
+        description_rows = self._description_rows + 1 if self._description_rows else 0  # with a margin
         rows_around = _FIXED_ROWS + hints.plain.count("\n") + 1 + description_rows + self.rows_below()
         self.finder.leave_rows(rows_around)
 
