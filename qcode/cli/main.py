@@ -88,7 +88,7 @@ def _dispatch(arguments: list[str]) -> int:
         if requested_format(arguments) != "text":
             from qcode.headless.lines import result_without_turn
 
-            write_stdout(result_without_turn(error.info, None, requested_format(arguments)))
+            write_stdout(result_without_turn(error.info, options=None, format=requested_format(arguments)))
         raise
     if not is_pipe_mode:
         unblock_signals()  # the entry point may have blocked them

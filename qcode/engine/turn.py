@@ -255,7 +255,7 @@ class Turn:
             effects.append(Emit(Notice("warning", text)))
         limit = self.tally.reached_limit() if self.tally.is_subagent else None
         if limit is not None:
-            return effects + self._end(Outcome.MAX_TURN_REQUESTS, None, limit=limit)
+            return effects + self._end(Outcome.MAX_TURN_REQUESTS, result=None, limit=limit)
         return effects + self._next_step()
 
     def _next_step(self) -> list[Effect]:
@@ -464,7 +464,7 @@ class Turn:
                 effects = reply.resume(self._history()) if is_shorter else reply.abort_uncompacted()
                 return self._relay_reply(reply, effects)
             case EndCompaction():
-                return self._end(Outcome.END_TURN, None)
+                return self._end(Outcome.END_TURN, result=None)
 
     def _record_compaction(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
         self.tally.ledger.add_compaction(compactor.ledger)
@@ -550,9 +550,9 @@ class Turn:
                 recorded = self._record_compaction(compactor, compactor.cancel(is_unsent=is_unsent))
                 if isinstance(then, ResumeReply):
                     return recorded + self._relay_reply(then.reply, then.reply.cancel())
-                return recorded + self._end(Outcome.CANCELLED, None)
+                return recorded + self._end(Outcome.CANCELLED, result=None)
             case _:
-                return self._end(Outcome.CANCELLED, None)
+                return self._end(Outcome.CANCELLED, result=None)
 
     def _end_with_note(
         self, note: str, outcome: Outcome, result: ReplyResult, *, limit: Limit | None = None

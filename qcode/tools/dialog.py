@@ -74,7 +74,7 @@ class AskUser:
             if len(set(labels)) < len(labels):
                 raise Refused("ask_person: two choices have the same label")
         except Refused as refused:
-            return Preview("A question", "", str(refused))
+            return Preview("A question", detail="", refusal=str(refused))
         first_line, _, other_lines = question.partition("\n")
         if len(first_line) > _MAX_HEADING_CHARS:
             # In the heading, "this" replaces the question, which is below in full.
@@ -127,7 +127,7 @@ class ExitPlanMode:
             if not plan:
                 raise Refused(f"{EXIT_PLAN_MODE}: the plan is empty")
         except Refused as refused:
-            return Preview("A plan", "", str(refused))
+            return Preview("A plan", detail="", refusal=str(refused))
         return Preview("Carry out this plan?", visible_rows(plan), is_plan=True)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
@@ -199,7 +199,7 @@ class Todo:
         try:
             items = todo_items(arguments)
         except Refused as refused:
-            return Preview("Keep a list?", "", str(refused))
+            return Preview("Keep a list?", detail="", refusal=str(refused))
         return Preview("Keep a list?", visible_rows(_todo_list(items)))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:

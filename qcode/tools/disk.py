@@ -209,8 +209,9 @@ def replace_link(
         if link is not None:
             os.symlink(link, temporary, dir_fd=folder)
         elif file is not None:
-            replace_file(folder, temporary, file[0], None, label)
-            os.chmod(temporary, file[1], dir_fd=folder)
+            data, mode = file
+            replace_file(folder, temporary, data, old=None, label=label)
+            os.chmod(temporary, mode, dir_fd=folder)
         if isinstance(old, bytes) and read_link(folder, name) != old:
             raise Refused(f"{label} was changed by another program; nothing was written")
         if not isinstance(old, bytes):
@@ -353,7 +354,7 @@ def _link_new(folder: int, temporary: str, name: str, label: str) -> None:
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        _check_unchanged(folder, name, None, label)
+        _check_unchanged(folder, name, old=None, label=label)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     os.unlink(temporary, dir_fd=folder)

@@ -101,7 +101,7 @@ class Shell:
             checked = check(self.spec, arguments)
             command = _command_of(checked)
         except Refused as refused:
-            return Preview("Run a command?", "", str(refused))
+            return Preview("Run a command?", detail="", refusal=str(refused))
         options = ", ".join(_run_options(checked))
         return Preview(f"Run this command {options}".rstrip() + "?", visible_lines(command), options=options)
 
@@ -380,7 +380,7 @@ class JobsTool:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
-            return Preview("Manage background jobs?", "", str(refused))
+            return Preview("Manage background jobs?", detail="", refusal=str(refused))
         return Preview("Manage background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip())
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:

@@ -55,7 +55,7 @@ class SubagentTool:
         try:
             task = self.task(arguments)
         except Refused as refused:
-            return Preview("Start a sub-agent?", "", str(refused))
+            return Preview("Start a sub-agent?", detail="", refusal=str(refused))
         task_line = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
         return Preview("Start a sub-agent?", f"{visible(task_line)}\n\n{visible_lines(task.prompt)}")
 

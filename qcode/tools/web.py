@@ -101,9 +101,9 @@ class Fetch:
         try:
             url = check(self.spec, arguments).text("url")
         except Refused as refused:
-            return Preview("Fetch a page?", "", str(refused))
+            return Preview("Fetch a page?", detail="", refusal=str(refused))
         target = self._gate.target(url)
-        return Preview("Fetch this page?", visible(url), target if isinstance(target, str) else "")
+        return Preview("Fetch this page?", visible(url), refusal=target if isinstance(target, str) else "")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:

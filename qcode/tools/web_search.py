@@ -120,7 +120,7 @@ class WebSearch:
         try:
             query, _ = self._query_and_count(arguments)
         except Refused as refused:
-            return Preview("Search the web?", "", str(refused))
+            return Preview("Search the web?", detail="", refusal=str(refused))
         return Preview(f"Search the web with {self._service.name}?", visible_lines(query))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:

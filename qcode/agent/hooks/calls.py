@@ -155,12 +155,12 @@ class CallHooks:
                 "tool_use_id": call_id,
                 **(extra_fields or {}),
             }
-            inputs.append(HookInput(fields, names, call_id, call.is_patch_part, is_call_covered))
+            inputs.append(HookInput(fields, names, call_id, call.is_patch_part, is_covered=is_call_covered))
         whole_patch = None
         if name == APPLY_PATCH and any(hook_input.is_patch_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(extra_fields or {})}
-            whole_patch = HookInput(fields, (name,), call_id, is_covered=is_call_covered)
+            whole_patch = HookInput(fields, names=(name,), tool_use_id=call_id, is_covered=is_call_covered)
         return await self._scope.run(event, inputs, whole_patch)
 
     def _server_tools(self) -> Mapping[str, str]:

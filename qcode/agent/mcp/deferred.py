@@ -118,8 +118,8 @@ class FindTools:
         try:
             check(self.spec, arguments)
         except Refused as refused:
-            return Preview("Search tools?", "", str(refused))
-        return Preview("Search tools?", "")
+            return Preview("Search tools?", detail="", refusal=str(refused))
+        return Preview("Search tools?", detail="")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
@@ -180,8 +180,8 @@ class UseTool:
         try:
             self.resolve(arguments)
         except Refused as refused:
-            return Preview("Use a tool?", "", str(refused))
-        return Preview("Use a tool?", "")
+            return Preview("Use a tool?", detail="", refusal=str(refused))
+        return Preview("Use a tool?", detail="")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:

@@ -137,7 +137,7 @@ class SessionLibrary:
             ApiCalls(initial=1),
             by_model=(spent,),
         )
-        request = AttemptRecord("first", _MAX_TOKENS, "", title_reply.usage, model=small_client.name)
+        request = AttemptRecord("first", _MAX_TOKENS, stop="", usage=title_reply.usage, model=small_client.name)
         self._conversation.add_usage(used)
         self._conversation.session.record_requests((request,), used.prompt)
         return used

@@ -52,7 +52,7 @@ def run_config(arguments: Sequence[str]) -> int:
         case ["set", name, value]:
             return _change(options, name, value, is_project="project" in flags, is_json="json" in flags)
         case ["unset", name]:
-            return _change(options, name, None, is_project="project" in flags, is_json="json" in flags)
+            return _change(options, name, typed=None, is_project="project" in flags, is_json="json" in flags)
         case _:
             raise invalid_arguments(words, _USE)
 

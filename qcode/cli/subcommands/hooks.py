@@ -96,7 +96,7 @@ def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
         if isinstance(event, HookEnded):
             ended.append(event)
 
-    answer = asyncio.run(runner.run(event, [HookInput(fields, names, "test")], collect))
+    answer = asyncio.run(runner.run(event, [HookInput(fields, names, tool_use_id="test")], collect))
     if "json" in flags:
         write_stdout(json.dumps(_as_json(answer, ended)) + "\n")
     else:

@@ -190,7 +190,7 @@ class Diagnostics:
         try:
             return Shell().preview(self.shell_arguments(arguments, workspace), workspace)
         except Refused as refused:
-            return Preview("Check files?", "", str(refused))
+            return Preview("Check files?", detail="", refusal=str(refused))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal

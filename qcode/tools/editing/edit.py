@@ -42,7 +42,7 @@ class PlannedChange:
 
 def plan_creation(location: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
     """Return the change that creates a file with `data`, the encoded `document`, which is None for a binary file."""
-    diff = text_file.diff_of(location.name, None, document)
+    diff = text_file.diff_of(location.name, old=None, new=document)
     return PlannedChange((FileChange(location, old=None, data=data),), diff, report)
 
 

@@ -127,7 +127,7 @@ def _plan_addition(location: WorkspacePath, content: str, workspace: Workspace) 
             "Nothing was changed"
         )
     document = text_file.from_text(content)
-    diff = text_file.diff_of(location.name, None, document)
+    diff = text_file.diff_of(location.name, old=None, new=document)
     step = FileChange(location, old=None, data=text_file.encode(document))
     return _SectionChange((step,), diff, f"A {location.label}")
 

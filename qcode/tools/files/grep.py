@@ -292,7 +292,7 @@ class Grep:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
-            return Preview("Search files?", "", str(refused))
+            return Preview("Search files?", detail="", refusal=str(refused))
         return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:

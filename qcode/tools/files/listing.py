@@ -53,7 +53,7 @@ class Glob:
         try:
             checked = check(self.spec, arguments)
         except Refused as refused:
-            return Preview("Find files?", "", str(refused))
+            return Preview("Find files?", detail="", refusal=str(refused))
         return Preview("Find files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
@@ -162,7 +162,7 @@ class Ls:
         try:
             path = check(self.spec, arguments).text("path", ".")
         except Refused as refused:
-            return Preview("List a folder?", "", str(refused))
+            return Preview("List a folder?", detail="", refusal=str(refused))
         return Preview(f"List {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:

@@ -66,7 +66,7 @@ class Read:
         try:
             path = check(self.spec, arguments).text("path")
         except Refused as refused:
-            return Preview("Read a file?", "", str(refused))
+            return Preview("Read a file?", detail="", refusal=str(refused))
         return Preview(f"Read {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
