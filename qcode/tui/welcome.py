@@ -49,7 +49,7 @@ class Welcome:
 def resume_hint(session_id: str, latest: str | None) -> str:
     """Return the line that names the command to resume a session, for the end of a run.
 
-    `latest` is the session that `qcode -c` opens.
+    `latest` is the id of the session that `qcode -c` opens, None if there is none.
     """
     return f"Resume with: qcode {'-c' if session_id == latest else f'-r {session_id}'}"
 
@@ -57,8 +57,8 @@ def resume_hint(session_id: str, latest: str | None) -> str:
 def farewell(seconds: float, tokens: int, cost: str, reply: str, *, resume: str) -> str:
     """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
-    `reply` is the text of the last reply, empty to omit it. `cost` is empty if unknown. `resume` is the line of
-    `resume_hint`, empty if the session was not saved.
+    `seconds`, `tokens` and `cost` are those of the run; `cost` is empty if unknown. `reply` is the text of the last
+    reply, empty to omit it. `resume` is the line of `resume_hint`, empty if the session was not saved.
     """
     facts = (age_text(seconds), f"{tokens_text(tokens)} tokens" if tokens else "", cost)
     lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []

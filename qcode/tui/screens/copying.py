@@ -74,7 +74,7 @@ class CopyPicker(Picker):
     """Picks a text to copy; the result is its position in `items`."""
 
     ENTER = "copy"
-    COLUMNS = (Column("", 2), Column("", 1), Column("", 3))
+    COLUMNS = (Column("", weight=2), Column("", weight=1), Column("", weight=3))
 
     def __init__(self, items: Sequence[CopyItem]) -> None:
         rows = [

@@ -110,7 +110,7 @@ class MemoryFilePicker(Picker):
     HAS_DESCRIPTION = True
     MIN_LABEL = 26
     """A path such as `~/.config/qcode/AGENTS.md`."""
-    COLUMNS = (Column("", 2), Column("", 1, is_number=False))
+    COLUMNS = (Column("", weight=2), Column("", weight=1, is_number=False))
 
     def __init__(self, title: str, files: Sequence[ListedFile]) -> None:
         self._details = {file.path: memory_detail(file) for file in files}

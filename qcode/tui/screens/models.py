@@ -54,11 +54,11 @@ class ModelPicker(ListScreen[ModelChoice]):
     MIN_LABEL = 36
     """A model name with its provider and date: `anthropic/claude-sonnet-4-5-20250929`."""
     COLUMNS = (
-        Column("context", 5),
-        Column("output", 2),
-        Column("$/M in", 4),
-        Column("out", 3),
-        Column("", 1, is_number=False),
+        Column("context", weight=5),
+        Column("output", weight=2),
+        Column("$/M in", weight=4),
+        Column("out", weight=3),
+        Column("", weight=1, is_number=False),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "effort(-1)", "Less effort", priority=True, show=False),

@@ -25,7 +25,7 @@ class PalettePicker(Picker):
 
     ENTER = "run"
     HAS_DESCRIPTION = True
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", weight=1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
         keys = current_keys(context)

@@ -37,7 +37,7 @@ class RewindPicker(Picker):
     """Picks one of the user's messages, latest first; the result is its number."""
 
     ENTER = "select"
-    COLUMNS = (Column("", 1), Column("", 2))
+    COLUMNS = (Column("", weight=1), Column("", weight=2))
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
         times = time_labels([message.timestamp for message in messages])

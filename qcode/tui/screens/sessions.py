@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MAX_PREVIEW_MESSAGES = 4
 _MIN_PREVIEW_HEIGHT = 14
+"""The height of the terminal, in rows, from which on the preview is shown."""
 _MAX_BRANCH = 24
 _SEARCH_BATCH = 25
 """The number of sessions searched between two updates of the list."""
@@ -40,10 +41,14 @@ _SEARCH_DEBOUNCE_S = 0.1
 
 
 class SessionPicker(Picker):
-    """Picks a session to resume; the result is its id. `words` is the initial filter text."""
+    """Picks a session to resume; the result is its id.
+
+    `highlighted` is the id of the session that is highlighted first. `words` is the initial filter text.
+    """
 
     ENTER = "resume"
-    COLUMNS = (Column("", 3, is_number=False), Column("", 2), Column("", 1, is_number=False))
+    # Age, number of messages, branch.
+    COLUMNS = (Column("", weight=3, is_number=False), Column("", weight=2), Column("", weight=1, is_number=False))
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "rename", "Rename", priority=True, show=False),
@@ -57,10 +62,14 @@ class SessionPicker(Picker):
         self._first_words = words
         self._now = now
         """Returns the time in seconds since 1970."""
-        self._deleting_id = ""
+        self._confirming_id = ""
+        """The id of the session that the next Ctrl+X deletes, empty if none."""
         self._renaming_id = ""
+        """The id of the session whose new name is being typed, empty if none."""
         self._infos: tuple[SessionInfo, ...] = ()
-        self._searched_text, self._is_searching = "", False
+        self._searched_text = ""
+        """The filter text of the last search, whether it has ended or not."""
+        self._is_searching = False
         self._passages: dict[str, str] = {}  # for each session whose messages match the filter, the text around a match
         super().__init__("Sessions of this folder", (), empty="Loading…", highlighted=highlighted)
 
@@ -91,12 +100,14 @@ class SessionPicker(Picker):
         is_renaming = bool(self._renaming_id)
         if self.size.height < _MIN_PREVIEW_HEIGHT:
             return int(is_renaming)
-        # The margin, the id, and the messages with the line of a passage.
-        is_any_held = any(info.holder is not None for info in self._infos)
-        return 3 + is_any_held + _MAX_PREVIEW_MESSAGES + is_renaming
+        # One line says that a session is open elsewhere. It is counted if any session is, so that the list keeps its
+        # height.
+        has_open_line = any(info.holder is not None for info in self._infos)
+        # 3: the margin, the line of the id, and the line of a passage.
+        return 3 + has_open_line + _MAX_PREVIEW_MESSAGES + is_renaming
 
     def show_row(self, row: PickerRow | None) -> None:
-        self._deleting_id = ""
+        self._confirming_id = ""
         if row is None or self.size.height < _MIN_PREVIEW_HEIGHT:
             self.query_one("#session-preview", Static).update("")
         else:
@@ -165,8 +176,8 @@ class SessionPicker(Picker):
         if row is None:
             return
         preview = self.query_one("#session-preview", Static)
-        if self._deleting_id != row.id:
-            self._deleting_id = row.id
+        if self._confirming_id != row.id:
+            self._confirming_id = row.id
             preview.update(Content.styled("Press Ctrl+X again to delete this session permanently.", "$text-warning"))
             return
         try:
@@ -209,7 +220,10 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. A session whose messages match gets the search text as hidden text for the filter."""
+        """Show all sessions. If the messages of one match, the search text is added to its hidden text.
+
+        Otherwise the filter would drop a session whose title does not match.
+        """
         query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:

@@ -131,7 +131,7 @@ class SettingsScreen(ListScreen[None]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
     MIN_LABEL = 22
     """Such as `Bell and notifications`."""
-    COLUMNS = (Column("value", 2, is_number=False, min_width=9), Column("from", 1, is_number=False))
+    COLUMNS = (Column("value", weight=2, is_number=False, min_width=9), Column("from", weight=1, is_number=False))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cycle(-1)", "Previous value", show=False, priority=True),
         Binding("right", "cycle(1)", "Next value", show=False, priority=True),
