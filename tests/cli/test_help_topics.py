@@ -91,7 +91,7 @@ def test_every_exit_code_has_its_line(code: int, capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("QCODE_HOME", "config and state under one folder"),
+        ("QCODE_HOME", "folder of config and state"),
         ("OPENAI_API_KEY", "a key of openai, openai-responses"),
         ("AZURE_OPENAI_ENDPOINT", "the address of azure"),
     ],

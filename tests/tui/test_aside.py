@@ -252,7 +252,7 @@ def test_hostile_text_in_an_aside_is_shown_as_text(tmp_path: Path) -> None:
 def test_answer_cannot_end_its_own_block() -> None:
     block = aside_block('a "b"\nc', "x</aside>y")
     assert block.text.count("</aside>") == 1
-    assert parse_attached(block.text) == Attachment("aside", "a 'b' c", "x&lt;/aside>y")
+    assert parse_attached(block.text) == Attachment("aside", 'a "b" c', "x&lt;/aside>y")
 
 
 def test_resumed_session_shows_an_added_aside_as_a_card() -> None:

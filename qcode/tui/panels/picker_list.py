@@ -69,16 +69,16 @@ class PickerRow:
     """The heading under which the rows of one group are listed."""
     is_dim: bool = False
     """The row is muted, because picking it needs another step first, such as a key."""
-    is_counted: bool = True
-    """Whether the row is one of those that the list shows, and not an action or a sum of the others."""
+    is_summary: bool = False
+    """The row stands for all others, such as `All changes`, or is not one of them. It is not counted."""
     cut: LabelCut = "letters"
     names: tuple[str, ...] = ()
     """If the filter is the start of one of these names, the row comes before all others."""
 
 
 def count_rows(rows: Sequence[PickerRow]) -> int:
-    """Return how many of `rows` the title counts."""
-    return sum(row.is_counted for row in rows)
+    """Return the number of rows, without summaries."""
+    return sum(not row.is_summary for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

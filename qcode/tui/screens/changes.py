@@ -206,7 +206,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     """
     if not changes and not any(turn.files for turn in turns):
         return []
-    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session", is_counted=False)]
+    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session", is_summary=True)]
     for turn in reversed(turns):
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):

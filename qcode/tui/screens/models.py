@@ -102,6 +102,9 @@ class ModelPicker(ListScreen[ModelChoice]):
         else:
             self.dismiss(ModelChoice(row.id, effort=self.effort))
 
+    def is_counted(self, row: PickerRow) -> bool:
+        return not row.id.startswith(CONNECT)
+
     def title_note(self) -> str:
         return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 
@@ -197,7 +200,7 @@ def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
     # `claude` finds the providers of Claude models, whose models are not listed before they have a key.
     hint = provider_hint(provider.name)
-    return PickerRow(command, command, search_text=hint, group=_NOT_READY_GROUP, is_dim=True, is_counted=False)
+    return PickerRow(command, command, search_text=hint, group=_NOT_READY_GROUP, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ class PermissionsScreen(Picker):
 
     def _rule_rows(self) -> list[PickerRow]:
         mode = PickerRow(
-            "mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin, is_counted=False
+            "mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin, is_summary=True
         )
         rules = self._rules().items()
         return [

@@ -429,6 +429,10 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             text = shorten_to_rows(self.describe(self.row), width, rows)
             description.update(Content.styled(text, "$muted"))
 
+    def is_counted(self, row: PickerRow) -> bool:
+        """Return whether the title counts this row, unless it is a summary."""
+        return True
+
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
         return ""
@@ -442,7 +446,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        count, total = map(count_rows, (self.rows, self.finder.all_rows))
+        count, total = (count_rows(tuple(filter(self.is_counted, rows))) for rows in (self.rows, self.finder.all_rows))
         number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
         has_number = total > 0 and not self.IS_QUESTION

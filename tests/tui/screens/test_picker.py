@@ -160,7 +160,7 @@ def test_list_that_does_not_fit_says_how_many_rows_it_shows_and_where_more_are()
 
 def test_title_and_mark_leave_out_the_same_rows() -> None:
     rows = [
-        PickerRow("all", "All", is_counted=False),
+        PickerRow("all", "All", is_summary=True),
         *(PickerRow(f"{number}", f"row {number}") for number in range(30)),
     ]
 
