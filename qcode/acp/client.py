@@ -12,7 +12,7 @@ from pathlib import Path
 from qcode.acp.wire import EditorWire, WireError
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.settings import McpServer
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.text.json import Json, JsonObject, object_in
 from qcode.values import dataclass
 
@@ -65,7 +65,7 @@ def read_servers(rows: Sequence[Json]) -> ClientServers:
     problems: list[str] = []
     for row in map(object_in, rows[:MAX_SERVERS]):
         name = row.get("name")
-        label = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
+        label = visible_line(name, 80) if isinstance(name, str) else "a server without a name"
         server = _server(row)
         if not isinstance(name, str) or not is_server_name(_dashed(name)):
             problems.append(f"tool server left out: {label}: {SERVER_NAME_RULE}")

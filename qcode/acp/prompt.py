@@ -22,7 +22,7 @@ from qcode.agent.context.attachments import (
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image
 from qcode.protocol.tools import Refused
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import one_line, visible, visible_line
 from qcode.text.json import Json, object_in
 from qcode.tools.files.pictures import image_type
 from qcode.tools.files.read import page_range, read_pdf
@@ -160,7 +160,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
     embedded: dict[str, Path] = {}
     for resource in blocks.resources:
         path = file_of(resource.uri)
-        label = _shown_path(path, folder) if path is not None else visible(one_line(resource.uri))
+        label = _shown_path(path, folder) if path is not None else visible_line(resource.uri)
         if len(resource.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
             notices.append(f"not attached: {label} is too large")
             continue
@@ -168,7 +168,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
         embedded[resource.uri] = path or Path(label)
     for document in blocks.documents:
         path = file_of(document.uri)
-        label = _shown_path(path, folder) if path is not None else visible(one_line(document.uri))
+        label = _shown_path(path, folder) if path is not None else visible_line(document.uri)
         try:
             text = read_pdf(document.data, label, page_range(""), HelperProcess()).content
         except Refused as refused:

@@ -47,7 +47,7 @@ from qcode.safety.paths import SENSITIVE_FILE
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
-from qcode.text.clean import one_line, visible, visible_lines, visible_rows
+from qcode.text.clean import visible, visible_line, visible_lines, visible_rows
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.dialog import EXIT_PLAN_MODE
@@ -281,7 +281,7 @@ class PendingCalls:
             if verdict.verdict == "deny" or preview.refusal:
                 raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
         except ValueError as problem:
-            self._warnings.append(_UNUSED_EDIT.format(reason=visible(one_line(str(problem)))))
+            self._warnings.append(_UNUSED_EDIT.format(reason=visible_line(str(problem))))
             self._open_approvals[call_id] = approval
             return approval
         resolved, preview = ResolvedCall(name, arguments, targets=targets), _masked_preview(policy, preview)
@@ -589,7 +589,7 @@ def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
 
 def impossible_call(request: AskApproval) -> ImpossibleCall:
     """Return the approval that lets the model try again after calls that cannot run."""
-    name = visible(one_line(request.call.name, MAX_SHOWN_NAME))
+    name = visible_line(request.call.name, MAX_SHOWN_NAME)
     question = (
         f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(request.obstacle)}). "
         "Let it try again?"

@@ -40,7 +40,7 @@ from qcode.protocol.events import (
     TurnEvent,
 )
 from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta, WebSearched
-from qcode.text.clean import one_line, quoted, single_spaced, visible
+from qcode.text.clean import one_line, quoted_line, single_spaced, visible
 from qcode.text.numbers import count_text, duration_text
 
 _CODE_BY_OUTCOME: Mapping[Outcome, ExitCode] = {
@@ -490,7 +490,7 @@ _MAX_SOURCES = 20
 
 def searched_text(search: WebSearched) -> str:
     """Return the queries of a search, and the full URLs that the reply cites."""
-    queries = "; ".join(quoted(one_line(query, 120)) for query in search.queries)
+    queries = "; ".join(quoted_line(query, 120) for query in search.queries)
     lines = [f"Searched the web for {queries}." if queries else "Searched the web."]
     for number, source in enumerate(search.sources[:_MAX_SOURCES], 1):
         title = one_line(source.title, 100)

@@ -568,8 +568,8 @@ class TrustService:
         """Trust the folder, or first show its changes; return the message for the user."""
         status = self._store.status_of(self._root)
         if status.kind in ("changed", "unpinned") and status != self._last_shown:
-            self._last_shown = status
-            return f"{_review_text(status)}\n\nType /trust again to trust it as shown, after a restart."
+            self._last_shown, now = status, "Trusted for this run only. " if self._is_trusted() else ""
+            return f"{now}{_review_text(status)}\n\nType /trust again to trust these files from the next start on."
         if not self._is_trusted():
             self._trust_folder()
         elif status.is_trusted:

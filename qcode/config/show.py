@@ -12,7 +12,7 @@ from qcode.config.lines import parse_key
 from qcode.config.paths import project_file
 from qcode.config.schema import KEYS, Key, find_key, toml_string
 from qcode.config.settings import Origin, Settings
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.values import dataclass
 
 HIDDEN = "(hidden)"
@@ -107,6 +107,6 @@ def project_command_rows(root: Path) -> list[tuple[str, str]]:
             converted = commands().convert(table.get(step, ()))
         except ValueError:
             continue
-        items = [visible(one_line(str(item), 400)) for item in (converted if isinstance(converted, tuple) else ())]
+        items = [visible_line(str(item), 400) for item in (converted if isinstance(converted, tuple) else ())]
         rows += [(f"after an edit: {step}", f"runs {command}") for command in items]
     return rows

@@ -201,6 +201,19 @@ def one_line(text: str, limit: int = 400) -> str:
     return cut(clean(text.strip()).translate(_BREAK_MARKS), limit)
 
 
+def visible_line(text: str, limit: int = 400) -> str:
+    """Return cleaned `text` as `visible` does, in at most `limit` characters.
+
+    Not `visible(one_line(text))`: that would escape the marks of line breaks, as if the text contained them.
+    """
+    return cut(visible(clean(text.strip())), limit)
+
+
+def quoted_line(text: str, limit: int = 400) -> str:
+    """Return `visible_line` in straight double quotes."""
+    return f'"{visible_line(text, limit)}"'
+
+
 def single_spaced(text: str, limit: int | None = None) -> str:
     """Return cleaned `text` on one line, of at most `limit` characters, each run of white space as one space."""
     if limit is None:

@@ -11,7 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.text.clean import ensure_visible, plain_line, show_hidden, visible, visible_json, visible_lines, visible_rows
+from qcode.text.clean import (
+    ensure_visible,
+    plain_line,
+    quoted_line,
+    show_hidden,
+    visible,
+    visible_json,
+    visible_line,
+    visible_lines,
+    visible_rows,
+)
 from qcode.text.json import Json
 
 # Characters that are dangerous somewhere, far more often than a random text would hold them.
@@ -168,3 +178,9 @@ def test_emoji_of_a_shown_file_keep_their_invisible_parts(text: str) -> None:
 )
 def test_invisible_character_outside_of_an_emoji_is_shown_in_a_file(text: str, shown: str) -> None:
     assert show_hidden(text) == shown
+
+
+def test_line_of_a_text_marks_its_breaks_and_escapes_marks_that_it_contains() -> None:
+    assert quoted_line(" one\n\ttwo\x1b[31m \u200bthree\n") == '"one⏎⇥   two \\u200bthree"'
+    assert visible_line("a⏎b") == "a\\u23ceb"
+    assert visible_line("long\n" * 100, 12) == "long⏎long⏎l…"

@@ -228,7 +228,8 @@ class Rewinder:
         restore = self._plan_file_restore(file, hunk)
         if _is_done(restore):
             raise MoveImpossible("That change was already undone.")
-        part = f"{self._label(path)} restored" if hunk is None else f"1 hunk of {self._label(path)}"
+        outcome = "deleted" if restore.target is None else "restored"
+        part = f"{self._label(path)} {outcome}" if hunk is None else f"1 hunk of {self._label(path)}"
         return self._plan("undo", self._history.head, [restore], None, part=part)
 
     def _plan_file_restore(self, file: FileVersions, hunk: int | None) -> FileRestore:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.values import dataclass
 
 MAX_SETTINGS_BYTES = 1024 * 1024
@@ -61,7 +61,7 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
             hooks.append(entry)
         else:
             line, problem = entry
-            problems.append(f"{file}:{line}: {visible(one_line(problem, 200))}; it does not run")
+            problems.append(f"{file}:{line}: {visible_line(problem, 200)}; it does not run")
     return ClaudeHooks(tuple(hooks), tuple(problems))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.text.clean import one_line, quoted, visible
+from qcode.text.clean import quoted, visible, visible_line
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -169,7 +169,7 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
             args = hook.fields.get("args")
             command = hook.fields.get("command") or hook.fields.get("type") or "?"
             words = [command, *(args if isinstance(args, list) else ())]
-            command = visible(one_line(" ".join(map(str, words)), 400))
+            command = visible_line(" ".join(map(str, words)), 400)
             rows.append((f"hook {visible(hook.event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
@@ -187,5 +187,5 @@ def _settings_rows(root: Path) -> list[tuple[str, str]]:
             if isinstance(hook, dict):
                 argv = hook.get("argv")
                 command = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
-                rows.append((f"hook {visible(event)}", f"runs {visible(one_line(str(command), 400))}"))
+                rows.append((f"hook {visible(event)}", f"runs {visible_line(str(command), 400)}"))
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qcode.agent.hooks.events import Handler
 from qcode.agent.hooks.runner import HandlerStats, shown_command
 from qcode.agent.hooks.sources import UnusedHook
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
@@ -26,20 +26,20 @@ def hook_lines(
     """
     lines = []
     for index, handler in enumerate(handlers):
-        matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN_CHARS))})" if handler.matcher else ""
+        matcher = f" ({visible_line(handler.matcher, _MAX_SHOWN_CHARS)})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
         details = [
             str(handler.location) or "the program",
             f"{handler.timeout_s:g} s",
             f"on failure: {handler.on_failure}",
         ]
-        condition = visible(one_line(" or ".join(handler.condition), _MAX_SHOWN_CHARS))
+        condition = visible_line(" or ".join(handler.condition), _MAX_SHOWN_CHARS)
         details += [f"if {condition}"] if condition else []
         details += ["may allow"] if handler.can_allow else []
         details += [] if stats is None else [_run_summary(stats[index])]
         lines.append(f"  {' · '.join(details)}")
     for hook in unused:
-        command = visible(one_line(hook.label, _MAX_SHOWN_CHARS))
+        command = visible_line(hook.label, _MAX_SHOWN_CHARS)
         lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
     return lines
 

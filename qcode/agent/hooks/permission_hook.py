@@ -17,7 +17,7 @@ from qcode.agent.permissions import verdict_on
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.text.diff import PatchError, patch_paths
 from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
 from qcode.values import dataclass
@@ -232,7 +232,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:
 
 def format_answer(program: HookProgram, decision: EventDecision, reason: str) -> str:
     """Return the answer of the hook in the format of a program, as one line of JSON."""
-    text = f"qcode: {visible(one_line(reason))}"
+    text = f"qcode: {visible_line(reason)}"
     values: dict[str, Json] = {}
     if program == "gemini" and decision:
         values = {"decision": decision, "reason": text}

@@ -25,7 +25,7 @@ from qcode.agent.hooks.events import (
     HookInput,
 )
 from qcode.protocol.events import HookEnded, HookStarted
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import visible_line
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
@@ -227,7 +227,7 @@ def _covered_inputs(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> 
 
 def shown_command(handler: Handler) -> str:
     """Return the command line of a handler, or the name of its function, for display on one line."""
-    return visible(one_line(handler.label, _MAX_SHOWN_CHARS))
+    return visible_line(handler.label, _MAX_SHOWN_CHARS)
 
 
 async def _report_slow(event: HookStarted, emit: Emit) -> None:

@@ -9,7 +9,7 @@ from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import counts_from_one
 from qcode.agent.skills.library import SkillLibrary, file_names
 from qcode.agent.skills.skill import Skill, read_skill_file
-from qcode.text.clean import cut, one_line, visible
+from qcode.text.clean import cut, one_line, visible, visible_line
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
@@ -103,7 +103,7 @@ def detail_text(skills: SkillLibrary, skill: Skill) -> str:
         ("Needs", skill.compatibility),
         ("Without effect", ", ".join(skill.unknown_fields)),
     ]
-    lines = [f"{name}: {visible(one_line(text, 1_200))}" for name, text in rows if text]
+    lines = [f"{name}: {visible_line(text, 1_200)}" for name, text in rows if text]
     lines += [f"Warning: {visible(warning)}" for warning in skill.warnings]
     names = file_names(skill.folder)
     lines += (

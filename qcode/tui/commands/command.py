@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
-from qcode.text.clean import one_line, quoted
+from qcode.text.clean import one_line, quoted_line
 from qcode.text.match import unknown_name_error
 from qcode.tools.dialog import TodoItem
 from qcode.tui.prompt.menu import MenuItem
@@ -326,7 +326,7 @@ def unexpected_argument(name: str, argument: str, command: Command) -> str:
     """Return the error about an argument of a command that takes none; empty if there is no error."""
     if not argument or command.argument or command.is_prompt:
         return ""
-    return f"/{name} takes no argument. Type /{name} without {quoted(one_line(argument, 40))}."
+    return f"/{name} takes no argument. Type /{name} without {quoted_line(argument, 40)}."
 
 
 def split_command(text: str) -> tuple[str, str] | None:

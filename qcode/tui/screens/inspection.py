@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from qcode.agent.context.memory import InstructionFiles, ListedFile, memory_detail, owner_label, size_text
 from qcode.agent.offered_tools import OfferedTool
-from qcode.text.clean import one_line, quoted, visible_lines
+from qcode.text.clean import one_line, quoted_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
@@ -141,7 +141,7 @@ class MemoryTargetPicker(MemoryFilePicker):
     ENTER = "add here"
 
     def __init__(self, files: Sequence[ListedFile], line: str) -> None:
-        super().__init__(f"Add {quoted(one_line(line, 60))} to", files)
+        super().__init__(f"Add {quoted_line(line, 60)} to", files)
 
 
 def file_rows(files: Sequence[ListedFile]) -> list[PickerRow]:

@@ -85,7 +85,7 @@ def decision_text(record: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
     outcome = {"ran": "ran without asking", "denied": "declined by you"}.get(record.decision, decision_label(record))
     reason = f": {visible(record.reason)}" if record.reason else ""
-    rule = f" (rule {visible(record.rule)})" if record.rule else ""
+    rule = f" (rule {visible(record.rule)})" if record.rule and record.rule not in record.reason else ""
     return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL_CHARS)}\n{outcome}{reason}{rule}"
 
 
@@ -129,7 +129,8 @@ def parse_check(text: str) -> tuple[CheckedKind, str]:
 
 def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
     """Return a verdict in words; if it is to ask, also the rule that would allow the call."""
-    rule = f" (rule {visible(verdict.rule)})" if verdict.rule else ""
+    names_rule = verdict.rule and verdict.rule not in verdict.reason
+    rule = f" (rule {visible(verdict.rule)})" if names_rule else ""
     text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
     if verdict.verdict == "ask" and verdict.proposed_rule:
         text += f"\nTo allow it: {visible(verdict.proposed_rule)}"

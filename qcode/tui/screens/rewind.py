@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import one_line, plain_line, quoted, visible
+from qcode.text.clean import plain_line, quoted_line, visible
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
@@ -63,7 +63,7 @@ class RewindScopePicker(Picker):
         ]
         if not files:
             rows = [PickerRow("conversation", "Conversation", f"{removed}; no files were changed")]
-        super().__init__(f"Rewind to the state before {quoted(one_line(messages[0].text, 40))}", rows)
+        super().__init__(f"Rewind to the state before {quoted_line(messages[0].text, 40)}", rows)
 
 
 class OutsideChangesPicker(Picker):

@@ -74,7 +74,7 @@ def test_binary_file_is_listed_with_its_sizes(runner: CheckpointRunner) -> None:
 def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: CheckpointRunner) -> None:
     number = runner.turn("both", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
     messages = runner.said
-    assert undo_part(runner, number, "b.txt") == "Undone: b.txt restored. /redo reverts this."
+    assert undo_part(runner, number, "b.txt") == "Undone: b.txt deleted. /redo reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
     assert runner.said == messages
     assert [file.label for file in listed(runner)[0].files] == ["a.txt"]

@@ -409,7 +409,7 @@ def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> Non
         assert "No file was changed." in run.screen
         await run.pilot.press("escape")
         assert "Written." in run.text, "the conversation stays"
-        assert "• Undone: a.txt restored. /redo reverts this." in run.text
+        assert "• Undone: a.txt deleted. /redo reverts this." in run.text
         await run.send("/redo")
         await run.until(lambda: "Redone" in run.text)
         assert (it.work / "a.txt").read_bytes() == written
