@@ -1,9 +1,9 @@
 """The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes the token, and signs in.
 
-The `mcp` package discovers the authorization server, registers qcode and exchanges codes. The subclass here also stores
-the expiry and the issuer of a token, refreshes after a 401, and lets only one process refresh at a time. It rejects an
-authorization server without PKCE (S256), without https, or at a private address. Separate from `login`, because every
-connection with a login needs this module. The module imports the `mcp` package.
+The `mcp` package discovers the authorization server, registers qcode and exchanges codes. `ServerAuth` also stores the
+expiry and the issuer of a token, refreshes after a 401, and lets only one process refresh at a time. It rejects an
+authorization server without PKCE (S256), without https, or at a private address. Every connection with a stored login
+needs this module; the module `login` is only for signing in and out. The module imports the `mcp` package.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class AddressGate:
         self._zone = zone
 
     def target(self, url: str) -> RequestTarget | str:
+        """Return the target of a request to `url`, or the reason why it is refused."""
         address = read_url(url)
         if isinstance(address, str):
             return address
@@ -81,6 +82,7 @@ class AddressGate:
         return RequestTarget(address.scheme, address.host, address.port)
 
     def refusal(self, url: str) -> str:
+        """Return an empty string: no URL needs approval."""
         return ""
 
     def accepts(self, target: RequestTarget, address: str) -> bool:
@@ -101,7 +103,8 @@ async def network_zone(url: str) -> NetworkZone:
     parts = urlsplit(url)
     try:
         rows = await asyncio.to_thread(socket.getaddrinfo, parts.hostname, parts.port, type=socket.SOCK_STREAM)
-        addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
+        # A row ends with the socket address, which begins with the IP address: `fe80::1%eth0`.
+        addresses = [ipaddress.ip_address(str(row[-1][0]).partition("%")[0]) for row in rows]
     except (OSError, ValueError) as error:
         raise ServerError(f"the name {parts.hostname} was not found ({error})") from None
     if any(address.is_loopback for address in addresses):
@@ -264,13 +267,13 @@ class ServerAuth(OAuthClientProvider):
     # Signing in
 
     async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
-        """Sign in with the browser and return the login; raise `ServerError`.
+        """Sign in with the browser and return the login; raise `ServerError` if that fails.
 
         `challenge` is the 401 response of the tool server, which may name the authorization server.
         """
         self._zone = zone
         self._challenge_scope = extract_scope_from_www_auth(challenge)
-        self._is_loaded = self._initialized = True
+        self._is_loaded = self._initialized = True  # neither qcode nor the base class loads a stored login
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
         silence_loggers("mcp")  # the package logs a failed login with the response, which may contain a token
@@ -279,6 +282,7 @@ class ServerAuth(OAuthClientProvider):
         response = challenge
         try:
             await anext(flow)  # the request of the challenge, which is not sent again
+            # At its end, the flow repeats the request of the challenge with the new token.
             while (outgoing := await flow.asend(response)) is not challenge.request:
                 response = await self._send(self._check_request(outgoing))
                 if outgoing.method == "POST":
@@ -300,15 +304,15 @@ class ServerAuth(OAuthClientProvider):
         resource = context.protected_resource_metadata
         return Login(
             self._credentials.url,
-            client.model_dump(mode="json", exclude_none=True),
-            tokens.model_dump(mode="json", exclude_none=True),
-            context.token_expiry_time,
-            {
+            client=client.model_dump(mode="json", exclude_none=True),
+            tokens=tokens.model_dump(mode="json", exclude_none=True),
+            expires_at=context.token_expiry_time,
+            server={
                 name: value
                 for name, value in metadata.model_dump(mode="json").items()
                 if name in _STORED_METADATA and value
             },
-            {
+            resource={
                 "resource": str(resource.resource),
                 "authorization_servers": [str(resource.authorization_servers[0])],
             }
@@ -324,7 +328,7 @@ class ServerAuth(OAuthClientProvider):
         if outgoing.method != "POST":
             return outgoing
         metadata = self._usable_metadata()
-        if self.context.client_info is not None:
+        if self.context.client_info is not None:  # qcode is registered, so this is a request for a token
             return outgoing
         if metadata.registration_endpoint is None:
             raise ServerError(
@@ -336,7 +340,8 @@ class ServerAuth(OAuthClientProvider):
         methods = metadata.token_endpoint_auth_methods_supported
         if methods and "none" not in methods:
             self.context.client_metadata.token_endpoint_auth_method = _POST if _POST in methods else _BASIC
-        return create_client_registration_request(metadata, self.context.client_metadata, "")
+        # The base URL is used only for a server without a registration endpoint.
+        return create_client_registration_request(metadata, self.context.client_metadata, auth_base_url="")
 
     def _check_response(self, response: httpx2.Response) -> None:
         """Raise `OAuthFlowError` for a registration or token that cannot be used.
@@ -345,7 +350,7 @@ class ServerAuth(OAuthClientProvider):
         """
         if response.status_code not in (200, 201):
             raise OAuthFlowError(f"the authorization server answered {response.status_code}{_refusal_text(response)}")
-        if self.context.client_info is None:
+        if self.context.client_info is None:  # the response to a registration
             invalid = validation_problem(lambda: OAuthClientInformationFull.model_validate_json(response.content))
             problem = invalid and f"sent an invalid registration ({invalid})"
         else:
@@ -357,7 +362,9 @@ class ServerAuth(OAuthClientProvider):
         """Return the metadata of the authorization server; raise `OAuthFlowError` if a login would not be safe."""
         metadata = self.context.oauth_metadata
         if metadata is None:
-            raise OAuthFlowError("no authorization server was found: neither it nor the tool server has metadata")
+            raise OAuthFlowError(
+                "no authorization server was found: neither its address nor the tool server has metadata"
+            )
         if "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError("its authorization server does not support PKCE with S256, which is required")
         gate = AddressGate(self._zone or "public")
@@ -374,6 +381,7 @@ class ServerAuth(OAuthClientProvider):
         The base class would otherwise request every scope of the authorization server.
         """
         context = self.context
+        # If neither the challenge nor the tool server lists scopes, the function would take all of the metadata.
         scope = get_client_metadata_scopes(
             self._challenge_scope,
             context.protected_resource_metadata,
@@ -387,6 +395,7 @@ class ServerAuth(OAuthClientProvider):
         return resource is not None and resource.scopes_supported is not None
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+        """Check the server, choose the scopes and the authentication of a given client, then ask the user."""
         metadata, client = self._usable_metadata(), self.context.client_info
         self._choose_scope()
         if client is not None and client.client_secret and client.token_endpoint_auth_method is None:
@@ -408,9 +417,9 @@ class ServerAuth(OAuthClientProvider):
             response = await send_checked(self._zone, request.method, url, dict(request.headers), request.content)
             location = urljoin(url, response.headers.get("location", ""))
             is_redirect = 300 <= response.status_code < 400
-            is_same_origin = urlsplit(location)[:2] == urlsplit(url)[:2]
+            is_same_origin = urlsplit(location)[:2] == urlsplit(url)[:2]  # scheme and host
             if request.method != "GET" or not is_redirect or not is_same_origin or location == url:
-                break
+                break  # `location` is `url` also if the header is missing
             url = location
         return response
 

@@ -2,8 +2,8 @@
 
 In the locales UTF-8 and C, bash gives a meaning only to ASCII characters, so any other character is part of a word.
 Letters, digits and marks of all scripts, some punctuation and pictographs are therefore treated like ASCII letters.
-Other characters need approval: everywhere invisible ones and unusual spaces, outside quotes those that look like shell
-syntax.
+All other characters need approval outside quotes, such as those that look like shell syntax. Invisible characters and
+unusual spaces need approval inside quotes too.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _LOOKALIKES = {
 """Characters that look like syntax of the shell, besides those that Unicode itself calls compatible (`；`)."""
 
 _URL = re.compile(r"(?:-[^:=]*=)?[A-Za-z][A-Za-z0-9+.-]*://|-[^:=]*[A-Za-z][0-9+.-]*://")
-"""A scheme at the start of a word, or in an option: `--url=https://` or `-xhttp://`. Only the last letter of a scheme
-after an option without `=` is matched as such, because two adjacent repetitions of letters take quadratic time.
+"""A scheme at the start of a word, or in an option: `--url=https://` or `-xhttp://`. In an option without `=`, the
+first part also matches all letters of the scheme but the last: two adjacent repetitions of letters take quadratic time.
 """
 _NETWORK_PROGRAMS = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
 _COPY_PROGRAMS = frozenset({"scp", "sftp", "rsync"})
@@ -68,7 +68,7 @@ IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 
 
 class DisallowedCharacter(UnsupportedSyntax):
-    """A command has the character `char`, which needs approval, outside quotes."""
+    """A command has the character `char` outside quotes, where it needs approval."""
 
     def __init__(self, char: str) -> None:
         super().__init__(f"it has {_disallowed_reason(char)}")
@@ -77,7 +77,7 @@ class DisallowedCharacter(UnsupportedSyntax):
 
 def has_hidden(text: str) -> bool:
     """Return whether a command has an invisible or misleading character, even inside quotes."""
-    return _VISIBLE_ASCII.fullmatch(text) is None and any(True for _ in _hidden_reasons(text))
+    return _VISIBLE_ASCII.fullmatch(text) is None and any(_hidden_reasons(text))
 
 
 def is_plain(text: str, index: int) -> bool:
@@ -99,8 +99,8 @@ def is_unsplit(text: str) -> bool:
 
 def character_reason(text: str, char: str = "") -> str:
     """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
-    reasons = (*_hidden_reasons(text), *map(_disallowed_reason, char), *_disallowed_characters(text))
-    return f"it has {joined_reasons(reasons)}"
+    known = (_disallowed_reason(char),) if char else ()
+    return f"it has {joined_reasons((*_hidden_reasons(text), *known, *_disallowed_reasons(text)))}"
 
 
 def name_of(char: str) -> str:
@@ -132,8 +132,8 @@ def foreign_host(program: str, text: str) -> str:
         return ""
     scheme = _URL.match(text)
     authority = re.split(r"[/?#]", text[scheme.end() :] if scheme else text, maxsplit=1)[0]
-    is_copied = program in _COPY_PROGRAMS and ":" in authority
-    if scheme is None and not is_copied and (program not in _NETWORK_PROGRAMS or text.startswith("-")):
+    is_remote_path = program in _COPY_PROGRAMS and ":" in authority
+    if scheme is None and not is_remote_path and (program not in _NETWORK_PROGRAMS or text.startswith("-")):
         return ""
     host = authority.rpartition("@")[2].partition(":")[0]
     return "" if host.isascii() else host
@@ -181,7 +181,8 @@ def _hidden_reason(text: str, index: int) -> str:
         return f"{name_of(char)} without a letter before it"
     marks = text[max(0, index - _MAX_MARKS) : index + 1]
     if len(marks) > _MAX_MARKS and all(unicodedata.category(mark).startswith("M") for mark in reversed(marks)):
-        return f"more than {_MAX_MARKS} marks on one letter"  # a terminal may draw them over other lines
+        # A terminal may draw them over other lines.
+        return f"more than {_MAX_MARKS} marks on one letter"
     return ""
 
 
@@ -194,7 +195,7 @@ _HIDDEN_CATEGORIES = {
 _SELECTORS = frozenset(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 
 
-def _disallowed_characters(text: str) -> Iterator[str]:
+def _disallowed_reasons(text: str) -> Iterator[str]:
     """Yield a reason for each character outside quotes that needs approval."""
     outside = _QUOTED.sub("''", text)
     for index, char in enumerate(outside):
