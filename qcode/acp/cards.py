@@ -208,7 +208,7 @@ class CallCard:
     """The name of the tool."""
     is_over: bool = False
     """The last update of the card was sent."""
-    has_begun: bool = False
+    is_shown: bool = False
     """The first update of the card was sent."""
     output: list[str] = field(default_factory=list)
     """The unsent output for a terminal, or the end of all output for a card without a terminal."""

@@ -39,6 +39,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import Refused
 from qcode.text.clean import clean, one_line
 from qcode.text.json import JsonObject, parse_object
+from qcode.text.numbers import count_text
 from qcode.tools.dialog import Todo, todo_items
 from qcode.values import dataclass
 
@@ -69,19 +70,19 @@ class ClientFeatures:
 
 
 class TurnView:
-    """Sends the updates of one turn. `turn` is the number of its prompt in the session.
+    """Sends the updates of one turn. `turn` is the number of its prompt, or a key such as `3c` for a compaction.
 
-    `spent` is the cost of the session before the turn in US dollars, None if it is unknown.
+    `cost_before` is the cost of the session before the turn in US dollars, None if it is unknown.
     """
 
     def __init__(
-        self, turn: int | str, folder: str, features: ClientFeatures, send: Send, spent: Decimal | None = None
+        self, turn: int | str, folder: str, features: ClientFeatures, send: Send, cost_before: Decimal | None = None
     ) -> None:
         self._turn = turn
         self._folder = folder
         self._features = features
         self._send = send
-        self._cost_before = spent
+        self._cost_before = cost_before
         self._step = 0
         self._attempt = 1
         """The number of the current attempt. The reasoning of each attempt has a separate message id."""
@@ -98,6 +99,7 @@ class TurnView:
         self._compactions = 0
         self._is_compacting = False
         self._usage: UsageUpdated | None = None
+        """The latest usage, which is sent at the end in any case."""
         self._usage_at = float("-inf")
         """The time of the event loop at which usage was last sent."""
         self._timer: asyncio.TimerHandle | None = None
@@ -209,7 +211,10 @@ class TurnView:
         self._notice("info", retry_text(retry))
 
     def _end_reply(self, calls: Iterable[ToolCall]) -> None:
-        """Send the remaining text, and update the card of each call in the finished reply."""
+        """Send the remaining text, and update the card of each call in the finished reply.
+
+        The reply was truncated before the end of a call that has a card but is not in the reply.
+        """
         if self._blank:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
@@ -217,7 +222,7 @@ class TurnView:
         pairs, unused = self._cards.commit(call for call in calls if call.name != TODO)
         for card, call in pairs:
             arguments = parse_object(call.arguments) or {}
-            if card.has_begun:
+            if card.is_shown:
                 self._send(cards.arguments_update(card, arguments, self._folder))
             else:
                 self._send_first(card, arguments)
@@ -240,12 +245,12 @@ class TurnView:
         if name == TODO:
             return
         card = self._cards.announce(block, call_id, name)
-        if card is not None:
+        if card is not None:  # the call has no card of an earlier attempt
             self.flush()
             self._send_first(card, None)
 
     def _send_first(self, card: CallCard, arguments: JsonObject | None, parent: str = "") -> None:
-        card.has_begun = True
+        card.is_shown = True
         update = cards.announcement(card, arguments, self._folder)
         meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}
         if card.name == SHELL and self._features.has_terminals:
@@ -301,10 +306,10 @@ class TurnView:
             self._show_output(card)
         card.is_over = True
         outcome, state = event.outcome, event.state
-        has_run = has_terminal and outcome.exit_code is not None
-        update = cards.finished_update(card, call, outcome, state, self._folder, has_terminal=has_run)
-        if has_run:
-            code = outcome.exit_code or 0
+        code = outcome.exit_code if has_terminal else None
+        # Without an exit code, such as after a refusal, the card has the text of the result instead of the terminal.
+        update = cards.finished_update(card, call, outcome, state, self._folder, has_terminal=code is not None)
+        if code is not None:
             ended: JsonObject = {"exit_code": code if code >= 0 else None, "signal": str(-code) if code < 0 else None}
             update["_meta"] = {"terminal_exit": {"terminal_id": card.card_id, **ended}}
         self._send(update)
@@ -402,7 +407,7 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
     from qcode.agent.sessions.history import Thought
     from qcode.agent.sessions.replay import ReplayedPrompt
 
-    view, current = TurnView(0, folder, ClientFeatures(), send), -1
+    view, current = TurnView(0, folder, ClientFeatures(), send), -1  # before the first turn
     for turn, item in items:
         if turn != current:
             view.end()
@@ -411,11 +416,11 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
             case ReplayedPrompt(message=message, typed_text=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
-                text = shown or (texts[-1] if texts else "")
+                text = shown or (texts[-1] if texts else "")  # the texts before the last one are attachments
                 for start in range(0, len(text), MAX_CHUNK):
                     send(chunk("user_message_chunk", text[start : start + MAX_CHUNK], f"{turn}u"))
                 if images:
-                    send(chunk("user_message_chunk", f"[{len(images)} images]", f"{turn}u"))
+                    send(chunk("user_message_chunk", f"[{count_text(len(images), 'image')}]", f"{turn}u"))
             case Retry() | Thought() | UsageUpdated() | Notice():
                 pass
             case _:

@@ -10,8 +10,12 @@ import pytest
 
 from qcode.acp import server
 from qcode.acp.commands import BUILT_IN
+from qcode.acp.updates import replay
 from qcode.agent.options import Options
+from qcode.agent.sessions.replay import ReplayedPrompt
+from qcode.protocol.messages import Image, Message, Text
 from qcode.protocol.reply import StopReason
+from qcode.text.json import JsonObject
 from tests.acp.conftest import Connect
 from tests.acp.editor import Editor, InThread, select
 from tests.agent.skills.folders import put
@@ -362,3 +366,11 @@ def test_title_is_the_first_words_of_the_user(connect: Connect, work: Path) -> N
         editor.prompt(editor.open(work), "Explain\nthe \x1b[31mparser")
         editor.wait(lambda: editor.updates("session_info_update"))
     assert editor.updates("session_info_update")[-1]["title"] == "Explain the parser"
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, "[1 image]"), (2, "[2 images]")])
+def test_replayed_prompt_has_the_number_of_its_images(count: int, shown: str) -> None:
+    message = Message("user", (*(Image("image/png", "QQ=="),) * count, Text("look")))
+    updates: list[JsonObject] = []
+    replay([(1, ReplayedPrompt(message))], "/work", updates.append)
+    assert [update["content"] for update in updates] == [{"type": "text", "text": text} for text in ("look", shown)]
