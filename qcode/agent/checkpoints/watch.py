@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from qcode.agent.checkpoints.blobs import digest_of
 from qcode.agent.sessions.file_states import LINK_PREFIX, FileState
@@ -26,8 +26,19 @@ MAX_CONTENT_BYTES = 512 * 1024
 MAX_TOTAL_BYTES = 16 * 1024 * 1024
 """The size limit for all contents in memory."""
 
-_Stamp: TypeAlias = "tuple[int, int, int, int]"
-"""Modification time in nanoseconds, size, inode, type and permission bits."""
+
+class _Stamp(NamedTuple):
+    """The facts of a file that show a change without reading the content."""
+
+    modified_ns: int
+    size: int
+    inode: int
+    mode: int
+    """The type and the permission bits."""
+
+    def has_same_content(self, other: _Stamp) -> bool:
+        """Return whether the stamps differ at most in the mode."""
+        return self[:3] == other[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +134,10 @@ class FolderWatch:
                 continue
             previous = None
             if old is not None:
-                previous = _unread_state(old) if old.content is None else _file_state(old.content, old.stamp[3])
-            if old is not None and new is not None and current is not None and old.stamp[:3] == new.stamp[:3]:
+                previous = _unread_state(old) if old.content is None else _file_state(old.content, old.stamp.mode)
+            if old is not None and new is not None and current is not None and old.stamp.has_same_content(new.stamp):
                 # Only the mode changed, which can be undone even without the content.
-                previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
+                previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp.mode), is_kept=False)
             yield Difference(path, previous, old.content if old is not None else None, current)
 
 
@@ -137,8 +148,8 @@ def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left:
         is_link = stat.S_ISLNK(info.st_mode)
         if not stat.S_ISREG(info.st_mode) and not is_link:
             return None
-        stamp = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
-        if previous is not None and previous.stamp[:3] == stamp[:3]:
+        stamp = _Stamp(info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
+        if previous is not None and previous.stamp.has_same_content(stamp):
             return previous if previous.stamp == stamp else ObservedFile(stamp, previous.content)
         if is_link:
             return ObservedFile(stamp, os.fsencode(os.readlink(entry.path)))  # noqa: PTH115  # `Path` drops a final slash
@@ -153,7 +164,7 @@ def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left:
 
 def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
     """Return whether only the timestamp of a file changed."""
-    return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
+    return old.content is not None and old.content == new.content and old.stamp.mode == new.stamp.mode
 
 
 def _current_state(path: Path, observed: ObservedFile | None) -> FileState | None:
@@ -161,11 +172,11 @@ def _current_state(path: Path, observed: ObservedFile | None) -> FileState | Non
     if observed is None:
         return None
     if observed.content is not None:
-        return _file_state(observed.content, observed.stamp[3])
-    if observed.stamp[1] > MAX_TOTAL_BYTES:
+        return _file_state(observed.content, observed.stamp.mode)
+    if observed.stamp.size > MAX_TOTAL_BYTES:
         return _unread_state(observed)
     try:
-        return _file_state(path.read_bytes(), observed.stamp[3])
+        return _file_state(path.read_bytes(), observed.stamp.mode)
     except OSError:
         return None
 
@@ -177,5 +188,5 @@ def _file_state(content: bytes, mode: int) -> FileState:
 
 def _unread_state(observed: ObservedFile) -> FileState:
     """Return a state for a content that was not read; its digest matches nothing."""
-    digest = f"unread-{observed.stamp[0]}-{observed.stamp[1]}"
-    return FileState(digest, observed.stamp[1], stat.S_IMODE(observed.stamp[3]), is_kept=False)
+    digest = f"unread-{observed.stamp.modified_ns}-{observed.stamp.size}"
+    return FileState(digest, observed.stamp.size, stat.S_IMODE(observed.stamp.mode), is_kept=False)
