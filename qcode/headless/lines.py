@@ -176,7 +176,7 @@ def result_without_turn(error: ErrorInfo | None, options: Options | None, format
     """
     if format == "text":
         return b""
-    result = encode(line_without_turn(error, ""))
+    result = encode(line_without_turn(error, session_id=""))
     return result if format == "json" else encode(init_line(facts_of(options))) + result
 
 

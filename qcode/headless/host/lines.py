@@ -164,7 +164,8 @@ def host_failure(error: ErrorInfo | None, options: Options) -> bytes:
     """Return the lines of a run that failed before it began; an `error` of None means that it was interrupted."""
     facts = facts_of(options)
     names, mode = Names(facts.cwd, {}), CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode)
-    return encode(host_init(facts, names, mode)) + encode(host_result(line_without_turn(error, ""), names, ()))
+    result = line_without_turn(error, session_id="")
+    return encode(host_init(facts, names, mode)) + encode(host_result(result, names, ()))
 
 
 def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:

@@ -56,7 +56,7 @@ class ClusterRunner:
         except self._ray.exceptions.RayError as error:
             failure = ErrorInfo(ErrorKind.INTERNAL, f"the cluster lost the task: {single_spaced(str(error))[:500]}")
             common: JsonObject = {"id": task.id, "cwd": str(task.cwd), "exit_code": int(ExitCode.TRANSIENT)}
-            return {**common, **line_without_turn(failure, "")}
+            return {**common, **line_without_turn(failure, session_id="")}
 
     async def remaining_pause(self) -> float:
         return await _RemoteLimits(self._limits).remaining_pause()
@@ -74,7 +74,7 @@ def _run(version: str, task: BatchTask, options: Options, actor: object) -> Json
     host: JsonObject = {"host": socket.gethostname()}
     if version != qcode.__version__:
         text = f"qcode {qcode.__version__} is installed on {socket.gethostname()}, and {version} runs the batch"
-        failure = line_without_turn(InputError(text).info, "")
+        failure = line_without_turn(InputError(text).info, session_id="")
         return {"id": task.id, "cwd": str(task.cwd), **host, "exit_code": int(ExitCode.BAD_INPUT), **failure}
     return {**asyncio.run(task_result(task, options, _RemoteLimits(actor))), **host}
 

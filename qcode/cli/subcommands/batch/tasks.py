@@ -1,7 +1,7 @@
 """Reads the tasks of `qcode batch` from a file, and runs each with a separate agent.
 
 Separate from `batch`, because the workers of a cluster run tasks too. If a host refuses a request of one job because of
-a rate limit, `SharedLimits` makes all jobs wait.
+a rate limit or because it is overloaded, `SharedLimits` makes all jobs wait.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class SharedLimits:
         self._refusals_in_a_row = 0
 
     async def remaining_pause(self) -> float:
-        """Return the seconds until requests may be sent again."""
+        """Return the seconds until requests may be sent again, 0 if they may be now."""
         return max(0.0, self._paused_until - time.monotonic())
 
     async def record_refusal(self, retry_after: float | None) -> None:
@@ -160,10 +160,10 @@ async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -
         async with Opening(partial(_open, options, limits)) as agent:
             return {**common, "model": agent.conversation.model, **await _answer(agent, task)}
     except QcodeError as failure:
-        return {**common, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, "")}
+        return {**common, "exit_code": int(failure.exit_code), **line_without_turn(failure.info, session_id="")}
     except Exception as fault:  # noqa: BLE001 - a fault of one task must not end the others
         error = ErrorInfo(ErrorKind.INTERNAL, f"internal error: {type(fault).__name__}: {fault}")
-        return {**common, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, "")}
+        return {**common, "exit_code": int(ExitCode.FAILED), **line_without_turn(error, session_id="")}
 
 
 def _open(options: Options, limits: SharedLimits) -> Agent:
