@@ -67,13 +67,13 @@ class Flag:
         words = typed.replace(",", "").split()
         self.typed = typed
         """The names as in the help, short names first, and a placeholder for the value."""
-        self.names = tuple(word.partition("[=")[0] for word in words if word.startswith("-"))
+        self.names = tuple(word.partition("[=")[0] for word in words if word.startswith("-"))  # not the `[=MAX]`
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
         """The first long name with underscores, such as `max_turns`."""
         self.kind = kind
-        """`on`: a switch. One of `_VALUE_KINDS`: a value follows; `texts`, `paths` and `rules` may be repeated.
-        `optional`: a value may follow. `joined`: a value may follow after `=`; otherwise it is `const`. `shown`: the
-        flag is handled before parsing."""
+        """`on`: a switch. One of `_VALUE_KINDS`: a value follows; `texts`, `paths` and `rules` may be repeated; the
+        value of `rules` is a list separated by commas. `optional`: a value may follow. `joined`: a value may follow
+        after `=`; otherwise it is `const`. `shown`: shown in the help, but handled before parsing."""
         self.help = help
         """The text of the help, in which `{choices}` stands for the choices."""
         self.field = ("" if is_ignored else self.key) if field is None else field
@@ -94,7 +94,7 @@ class Flag:
         return self.kind in _VALUE_KINDS
 
     def line(self) -> str:
-        """Return the entry of the flag in the help, one line or more."""
+        """Return the entry of the flag in the help. A long name is indented as if a short one, `-x, `, came first."""
         return help_entry(f"    {self.typed}" if self.typed.startswith("--") else self.typed, self.meaning)
 
     @property
@@ -302,7 +302,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-prompts WHO",
             "choice",
-            "answer approvals by {choices}: the controlling program (default), or deny them all",
+            "host (default): the controlling program answers approvals; none: they are all denied",
             field="",
             choices=("host", "none"),
         ),
