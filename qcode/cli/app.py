@@ -60,7 +60,7 @@ def run_app(arguments: Options) -> int:
 
         return run_linear(context, selection, welcome)
     options = AppOptions(
-        history_file=context.paths.state_dir / "history.jsonl",
+        history_file=_history_file(context),
         on_first_paint=_freeze,
         draft="".join(drafts),
         picks_session=picks_session,
@@ -100,16 +100,19 @@ def _is_linear(context: RunContext) -> bool:
 def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
     """Ask in a panel, or in lines in linear mode, before the folder's settings are read.
 
-    `keep_draft` gets the text that the user typed into the prompt meanwhile. Raise `InputEnded` if the user quits.
+    `keep_draft` gets the text that the user typed into the prompt meanwhile. If the user quits, the text is stored for
+    the next start; raise `InputEnded`.
     """
     context = RunContext.read(arguments, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
     if _is_linear(context):
         return ask_in_lines(question)
     from qcode.protocol.approvals import Allow
     from qcode.tui.panels.choices import FolderTrust
+    from qcode.tui.prompt.history import PromptHistory
     from qcode.tui.screens.trust import TrustApp
 
-    app = TrustApp(context, FolderTrust(question.question, question.facts))
+    history = PromptHistory(_history_file(context), short_path(context.folder))
+    app = TrustApp(context, FolderTrust(question.question, question.facts), history=history)
     code = app.ask(mouse=context.settings.ui.mouse)
     if code:
         raise SystemExit(code)
@@ -137,6 +140,11 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
         read_head(context.root).branch,
         tuple(short_path(Path(file.label)) for file in instructions.files),
     )
+
+
+def _history_file(context: RunContext) -> Path:
+    """Return the file of the sent prompts; the drafts are stored beside it."""
+    return context.paths.state_dir / "history.jsonl"
 
 
 def _freeze() -> None:

@@ -60,8 +60,13 @@ class MainWidgets:
         )
         self.status = StatusLine(status, clock, id="status")
 
-    def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
-        """Read the styles of the panels, create those above the prompt, and return them from top to bottom."""
+    def add_panels(
+        self, clock: Callable[[], float], show_question: Callable[[str, str], None] | None = None
+    ) -> tuple[Widget, ...]:
+        """Read the styles of the panels, create those above the prompt, and return them from top to bottom.
+
+        `show_question` shows the state of an open question; by default, the status line does.
+        """
         from qcode.tui.panels.approval import ApprovalPanel
         from qcode.tui.panels.aside import AsidePanel
         from qcode.tui.panels.help import HelpPanel
@@ -72,7 +77,7 @@ class MainWidgets:
 
         self.prompt.app.stylesheet.read(PANEL_STYLES)
         self.search = SearchBar(self.transcript, id="search")
-        self.approval = ApprovalPanel(clock, self.prompt, self._show_question, id="approval")
+        self.approval = ApprovalPanel(clock, self.prompt, show_question or self._show_question, id="approval")
         self.help = HelpPanel(id="help")
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")

@@ -130,6 +130,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
 
     @property
+    def has_marked_choice(self) -> bool:
+        """Whether a choice is marked, which Enter then chooses: none is while Enter belongs to the typed text."""
+        return self._held_keys.is_holding or not self._typed.is_changed
+
+    @property
     def open_ids(self) -> tuple[str, ...]:
         """The ids of all approvals that wait for a decision."""
         return tuple(approval.id for approval, _ in self._open_requests)
@@ -558,12 +563,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             answer_caption=self._form.typing if self._takes_typed_answer else "",
             has_choices=not form.is_text_only,
         )
-        is_marked = self._held_keys.is_holding or not self._typed.is_changed
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),
             () if form.is_text_only else tuple(map(self._with_written_text, form.options)),
-            self._index if is_marked else -1,
+            self._index if self.has_marked_choice else -1,
             is_warning,
             is_prose=form.format == "text",
             ends_with_name=bool(self._shown_detail.diff),

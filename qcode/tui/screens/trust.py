@@ -1,7 +1,7 @@
 """A small app that asks whether to trust a folder, with the approval panel. It runs before the main app.
 
 The settings of the folder must not be read yet, so only the user's own settings apply. Text that is typed meanwhile
-becomes the draft of the main app.
+becomes the draft of the main app, or of the next start if the user quits.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qcode.protocol.approvals import Decision
 
 _KEYS = (("Enter", "select"), ("Esc", "quit"))
+_KEYS_WHILE_TYPING = (("↑↓", "choose"), ("Esc", "quit and keep the text"))
 
 
 class TrustApp(ThemedApp, inherit_bindings=False):
@@ -53,7 +54,14 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         Binding("ctrl+o", "show_all", "Show all", priority=True, show=False),
     ]
 
-    def __init__(self, context: RunContext, question: FolderTrust, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        question: FolderTrust,
+        clock: Callable[[], float] = time.monotonic,
+        history: PromptHistory | None = None,
+    ) -> None:
+        """`history` stores the draft of a user who quits; None stores nothing."""
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
@@ -67,22 +75,28 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._events_before_question: list[events.Event] = []
         self._crash: str | None = None
         self._signals: EndingSignals | None = None
-        self.widgets = MainWidgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
+        status = Status(model="", mode="default")
+        self.widgets = MainWidgets(status, history or PromptHistory(), ui.show_thinking, clock)
 
     def compose(self) -> ComposeResult:
         widgets = self.widgets
-        panels = widgets.add_panels(self._clock)
+        panels = widgets.add_panels(self._clock, self._show_keys)
         yield widgets.transcript
         yield from panels
         with Horizontal(id="prompt-row") as row:
             row.display = False  # the prompt only collects what is typed
             yield widgets.prompt
-        yield Static(key_hints(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
+        yield Static(id="trust-foot", markup=False)
 
     def on_mount(self) -> None:
         self._signals = EndingSignals(self._leave_on_signal, lambda: None)
         self.widgets.transcript.add_welcome(("qcode", ""))
         self.call_after_refresh(self._ask)
+
+    def _show_keys(self, _action: str, _keys: str) -> None:
+        """Show the keys of the question: Enter selects nothing while text is typed."""
+        keys = _KEYS if self.widgets.approval.has_marked_choice else _KEYS_WHILE_TYPING
+        self.query_one("#trust-foot", Static).update(key_hints(keys, self.size.width))
 
     def _leave_on_signal(self, number: int) -> None:
         from qcode.agent.outcomes import signal_code
@@ -107,6 +121,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
     def _decide(self, event: ApprovalDecided) -> None:
         self.answer = event.decision
         self.draft = self.widgets.prompt.portable_text
+        self.widgets.prompt.replace_text("")  # otherwise its draft would be stored as that of a user who quit
         self.exit(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

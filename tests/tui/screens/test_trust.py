@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -11,6 +12,7 @@ from textual.pilot import Pilot
 from qcode.protocol.approvals import Allow, Decision, Deny
 from qcode.tui.panels.choices import FolderTrust
 from qcode.tui.panels.draft import GUARD_SECONDS
+from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.trust import TrustApp
 from tests.tui.scripted import FixedClock
@@ -25,9 +27,10 @@ def drive(
     test: Callable[[TrustApp, Pilot[int], FixedClock], Awaitable[None]],
     detail: str = _FILES,
     size: tuple[int, int] = (80, 24),
+    history: PromptHistory | None = None,
 ) -> TrustApp:
     clock = FixedClock()
-    app = TrustApp(run_context(), FolderTrust("Do you trust this folder?", detail), clock)
+    app = TrustApp(run_context(), FolderTrust("Do you trust this folder?", detail), clock, history)
 
     async def body() -> None:
         async with app.run_test(size=size) as pilot:
@@ -106,6 +109,44 @@ def test_text_typed_as_the_question_opens_is_the_draft() -> None:
     app = drive(test)
     assert app.answer == Deny()
     assert app.draft == "yes"
+
+
+def test_typed_text_is_kept_for_the_next_start_if_the_user_quits(tmp_path: Path) -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        await pilot.press("h", "e", "l", "l", "o")
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press("escape")
+
+    app = drive(test, history=PromptHistory(tmp_path / "history.jsonl", "~/project"))
+    assert app.answer is None
+    next_start = PromptHistory(tmp_path / "history.jsonl", "~/project")
+    assert next_start.draft_file.take_abandoned().text == "hello"
+
+
+def test_typed_text_is_not_stored_twice_if_the_question_is_answered(tmp_path: Path) -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        await pilot.press("h", "i")
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press("n")
+
+    app = drive(test, history=PromptHistory(tmp_path / "history.jsonl", "~/project"))
+    assert app.draft == "hi"
+    assert not list(tmp_path.glob("drafts/*"))
+
+
+def test_keys_at_the_foot_say_that_enter_selects_nothing_while_text_is_typed() -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        assert screen(app).split("\n")[-1].strip() == "Enter select  ·  Esc quit"
+        clock.now += GUARD_SECONDS * 2
+        await pilot.press("x", "enter")
+        await pilot.pause()
+        assert app.answer is None
+        assert screen(app).split("\n")[-1].strip() == "↑↓ choose  ·  Esc quit and keep the text"
+        await pilot.press("down")
+        await pilot.pause()
+        assert screen(app).split("\n")[-1].strip() == "Enter select  ·  Esc quit"
+
+    drive(test)
 
 
 def test_changes_that_do_not_fit_open_in_the_pager() -> None:
