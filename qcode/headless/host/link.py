@@ -124,16 +124,21 @@ class HostLink:
     async def _send_to_server(
         self, name: str, body: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Send a message to a server, and pass its response to the session."""
+        """Send a message to a server. If it is a request, pass the response or an error to the session."""
         try:
             answer = await self.request("mcp_message", {"server_name": name, "message": body})
             response = answer.get("mcp_response")
         except HostError as error:
-            response = {"jsonrpc": "2.0", "error": {"code": _INTERNAL_ERROR, "message": str(error)}}
-        if "id" in body and "method" in body:
-            missing: JsonObject = {"error": {"code": _INTERNAL_ERROR, "message": "the host sent no response"}}
-            reply = response if isinstance(response, dict) else missing
-            await self._deliver({**reply, "jsonrpc": "2.0", "id": body["id"]}, to_session)
+            response = _failure(str(error))
+        if "id" not in body or "method" not in body:
+            return
+        if not isinstance(response, dict):
+            response = _failure("the host sent no response")
+        envelope: JsonObject = {"jsonrpc": "2.0", "id": body["id"]}
+        try:
+            await self._deliver({**response, **envelope}, to_session)
+        except ValueError:  # such as `{"result": 1}`; without a response the session would wait until its time limit
+            await self._deliver({**_failure("the response of the host is not valid JSON-RPC"), **envelope}, to_session)
 
     async def receive(self, request: JsonObject) -> JsonObject:
         """Handle a message that a server sent on its initiative: deliver a notification, refuse a request."""
@@ -165,3 +170,8 @@ class HostLink:
             await to_session.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return
+
+
+def _failure(message: str) -> JsonObject:
+    """Return the error of a JSON-RPC response."""
+    return {"error": {"code": _INTERNAL_ERROR, "message": message}}

@@ -515,6 +515,18 @@ def test_server_that_answers_nonsense_fails_and_the_turn_continues(response: dic
     assert init["mcp_servers"] == [{"name": "calc", "status": "failed"}]
 
 
+def test_invalid_response_of_a_server_ends_its_call_at_once_and_leaves_nothing_on_stderr(tmp_path: Path) -> None:
+    with hosting(tmp_path, CALC, "--allowed-tools", "mcp(calc/*)") as host:
+        greet_with_server(host)
+        call = host.request("mcp_message")
+        host.answer(call, mcp_response={"result": "not an object"})
+        host.result()
+        assert host.end() == 0
+    (result,) = tool_results(host)
+    assert result.endswith("the server answered with an error: the response of the host is not valid JSON-RPC")
+    assert (tmp_path / "stderr").read_bytes() == b""
+
+
 def test_agents_of_the_host_are_offered_and_a_bad_one_is_named(tmp_path: Path) -> None:
     agents = {"reviewer": {"description": "Reviews.", "prompt": "Review.", "tools": ["Read"]}, "bad": {"prompt": 3}}
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
