@@ -73,6 +73,22 @@ def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
     drive(test, conversation, connect=connecting)
 
 
+def test_list_of_providers_takes_all_rows_above_the_keys() -> None:
+    class ManyHosts(ScriptedKeysService):
+        def choices(self) -> tuple[ProviderChoice, ...]:
+            return tuple(ProviderChoice(f"host{number}") for number in range(30))
+
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await at(run, "provider")
+        rows = [row.strip() for row in painted(run).split("\n")]
+        assert "of 30" in rows[-3], painted(run)
+        assert rows[-2] == ""
+        assert rows[-1].startswith("Enter select")
+
+    drive(test, connect=ManyHosts())
+
+
 def test_refused_key_can_be_tried_again() -> None:
     connecting = ScriptedKeysService()
 

@@ -23,7 +23,8 @@ from qcode.tui.shared_widgets import chosen_style, overflow_mark
 from qcode.tui.transcript.line import shorten, shorten_at_words, shorten_start, shorten_title
 
 _LABEL_SHARE = 0.6
-_SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
+SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
+"""The share of the screen that a list takes at most."""
 _FULL_HEIGHT = 24
 """On a screen with fewer rows the list takes `_LOW_SCREEN_SHARE`: a low, narrow screen needs rows for wrapped hints."""
 _GAP_CELLS = 2
@@ -198,7 +199,7 @@ class PickerList(Widget):
 
         The limit is not a style, because Textual ignores the `max-height` of a widget inside two containers.
         """
-        share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
+        share = SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
         max_height = max(_MIN_LINES, min(int(viewport.height * share), viewport.height - self.rows_around))
         return max(1, min(len(self._lines) + self._has_header, max_height))
 

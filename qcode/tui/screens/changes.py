@@ -19,7 +19,7 @@ from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFi
 from qcode.text.clean import more_chars, one_line, plain_line, visible, visible_rows
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
-from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.panels.picker_list import SCREEN_SHARE, PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import ListScreen
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 ALL = "all"
 """The id of the first row, which shows all changes of the session."""
 _PREVIEW_ROWS, _SHORT_PREVIEW_ROWS = 8, 4
+"""The maximum height of the preview; the lower one if the list needs the other rows."""
 _MIN_HEIGHT, _FULL_HEIGHT = 16, 24
-"""A screen with fewer rows than `_MIN_HEIGHT` has no preview; with fewer than `_FULL_HEIGHT`, the preview has
-`_SHORT_PREVIEW_ROWS`."""
+"""A screen with fewer rows than `_MIN_HEIGHT` has no preview; with fewer than `_FULL_HEIGHT`, a short one."""
+_ROWS_AROUND = 6
+"""The rows of the screen besides the list and the preview, with margins."""
 _SIDE_CELLS = 4
 """The number of columns beside the preview."""
 
@@ -85,6 +87,7 @@ class ChangesScreen(ListScreen[None]):
     def __init__(self, changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
         self._changes, self._turns, self._source = changes, turns, source
         self._parts = parts_of(turns)
+        self._longest_preview = (0, 0)  # the width of the screen, and the rows of the longest preview at this width
         super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
 
     def compose_more(self) -> ComposeResult:
@@ -101,9 +104,32 @@ class ChangesScreen(ListScreen[None]):
 
     @property
     def _preview_rows(self) -> int:
-        if self.size.height < _MIN_HEIGHT:
+        """The height of the preview, the same for each row: the list must not move while the user moves in it.
+
+        This is the height of the longest preview, but a list that would scroll gets some of these rows.
+        """
+        width, height = self.size
+        if height < _MIN_HEIGHT:
             return 0
-        return _PREVIEW_ROWS if self.size.height >= _FULL_HEIGHT else _SHORT_PREVIEW_ROWS
+        if self._longest_preview[0] != width:
+            self._longest_preview = width, self._measure_previews()
+        rows = self.finder.all_rows
+        list_rows = min(len(rows) + len({row.group for row in rows}), int(height * SCREEN_SHARE))
+        is_short = height < _FULL_HEIGHT or list_rows + _ROWS_AROUND + _PREVIEW_ROWS > height
+        return min(self._longest_preview[1], _SHORT_PREVIEW_ROWS if is_short else _PREVIEW_ROWS)
+
+    def _measure_previews(self) -> int:
+        """Return the number of rows of the longest preview, at most `_PREVIEW_ROWS`."""
+        longest = 0
+        for part in (None, *self._parts.values()):
+            if longest < _PREVIEW_ROWS:
+                longest = max(longest, len(self._preview_lines(part)))
+        return min(longest, _PREVIEW_ROWS)
+
+    def _preview_lines(self, part: ChangePart | None) -> list[Line]:
+        """Return all rows of the diff of a part, or of all changes."""
+        width = max(10, self.size.width - _SIDE_CELLS)
+        return diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
 
     def rows_below(self) -> int:
         has_message = self.query_one("#changes-message").display
@@ -123,12 +149,10 @@ class ChangesScreen(ListScreen[None]):
         preview.display = row is not None and max_rows > 0
         if not preview.display:
             return
-        width = max(10, self.size.width - _SIDE_CELLS)
-        lines = diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
+        lines = self._preview_lines(part)
         if len(lines) > max_rows:
             more = f"… {len(lines) - max_rows + 1} more rows · Enter shows all"
-            lines = [*lines[: max_rows - 1], *wrap([(more, style_of("dim"))], width)[:1]]
-        # Always the same height: the list must not move while the user moves in it.
+            lines = [*lines[: max_rows - 1], *wrap([(more, style_of("dim"))], self.size.width - _SIDE_CELLS)[:1]]
         lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
 
@@ -160,6 +184,7 @@ class ChangesScreen(ListScreen[None]):
             return
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
+            self._longest_preview = (0, 0)
             self.set_rows(change_rows(changes, turns), self._row_after(part))
             self._show_message(report)
 

@@ -374,7 +374,9 @@ class ConnectScreen(Screen[ConnectResult]):
         self._show_key_hints()
 
     def _show_note(self, text: str, style: str = "") -> None:
-        self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))
+        note = self.query_one("#connect-note", Static)
+        note.display = bool(text)
+        note.update(Content.styled(one_line(text, 600), style))
 
     def _show_busy(self) -> None:
         seconds = self._clock() - self._check_start

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
+from typing import Never
 
 import pytest
 from textual.screen import Screen
@@ -303,6 +304,26 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
         assert re.search(r"… \d+ more rows", run.screen)
 
     drive(test, ScriptedConversation(), size=size)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("added", "files", "listed"), [(1, 10, 10), (9, 10, 10), (1, 30, 9), (9, 30, 9)])
+def test_diff_list_takes_the_rows_that_its_preview_does_not_need(added: int, files: int, listed: int) -> None:
+    """The first of `files` changes has `added` rows, the others one; a list of 24 rows shows `listed` of them."""
+    diffs = ["@@ -0,0 +1,9 @@\n" + "+line\n" * (1 if number else added) for number in range(files)]
+    changed = tuple(TurnFile(f"{number}.txt", f"/{number}.txt", diff) for number, diff in enumerate(diffs))
+    changes = [SessionFileDiff("0.txt", diffs[0])]
+
+    async def unused(*_: object) -> Never:
+        raise AssertionError
+
+    async def test(run: Running) -> None:
+        turns = [TurnChanges(1, 1, "write", "", changed)]
+        run.app.push_screen(ChangesScreen(changes, turns, ChangesSource(undo=unused, read=unused)))
+        await run.until(lambda: "Esc close" in run.screen)
+        assert len(re.findall(r"^▌ {5}\d+\.txt *$", run.screen, re.MULTILINE)) == listed, run.screen
+
+    drive(test, ScriptedConversation())
 
 
 def test_output_that_waits_for_the_next_prompt_stays_in_the_transcript_after_an_undo(tmp_path: Path) -> None:
