@@ -148,8 +148,8 @@ class Conversation:
         """Continue with a session; `messages` are the history if the session has no file."""
         self.transcript = SessionTranscript(session, messages)
         self._counter = self.client.counter()
-        if (count := self.transcript.last_count(self.client.name)) is not None:
-            self._counter.restore(*count)
+        if (count := self.transcript.last_reported_count(self.client.name)) is not None:
+            self._counter.restore(count.messages, count.prompt_tokens, count.reply_tokens)
         self._turn_count = 0
         self._earlier_turns: EarlierTurns | None = EarlierTurns(session.history)  # None once `_usage` includes them
         self._usage: list[TurnUsage] = []
@@ -362,8 +362,8 @@ class Conversation:
 
     def clear(self) -> None:
         """Begin a new session in the same folder with the same model."""
-        is_kept = not self._context.options.no_session
-        self.open_session(self._store.create(self.model, self._context.folder, is_kept=is_kept))
+        is_saved = not self._context.options.no_session
+        self.open_session(self._store.create(self.model, self._context.folder, is_saved=is_saved))
 
     @property
     def checkpoints(self) -> Checkpoints:

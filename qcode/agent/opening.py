@@ -359,10 +359,10 @@ class AgentParts:
         if requested is None:
             if options.session_id is not None and options.session_id in self.store.ids():
                 raise InputError(f"session {options.session_id} exists already; resume it with -r")
-            return self.store.create(model, folder, is_kept=not options.no_session), (), notices
+            return self.store.create(model, folder, is_saved=not options.no_session), (), notices
         if options.no_session:
             loaded = self.store.load(requested)
-            return self.store.create(model, folder, is_kept=False), loaded.messages, loaded.notices
+            return self.store.create(model, folder, is_saved=False), loaded.messages, loaded.notices
         if options.fork_session:
             session, loaded = self.store.fork(requested, cwd=folder)
         else:

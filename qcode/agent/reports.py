@@ -326,7 +326,7 @@ class _RecordedRequests:
 
 def _recorded_requests(stored: StoredMessage) -> _RecordedRequests:
     """Split the requests recorded with a message. The first end ends the turn, each later end a `/compact`."""
-    requests, ends = list(stored.turn_requests), stored.ends
+    requests, ends = list(stored.turn_requests), stored.turn_ends
     compactions: list[tuple[int, list[AttemptRecord]]] = []
     for position, ended in reversed(ends[1:]):  # backwards, because the last summaries belong to the last `/compact`
         calls = ended.api_calls

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from qcode.agent.sessions.session import ReportedCount
 from qcode.engine.effects import Compact
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.messages import user
@@ -104,6 +105,6 @@ def test_session_resumed_with_another_model_is_counted_again(tmp_path: Path) -> 
 def test_count_from_before_a_compaction_is_not_used(tmp_path: Path) -> None:
     it = resumed(tmp_path, Watched())
     transcript = it.conversation.transcript
-    assert transcript.last_count("scripted/m") == (tuple(transcript.messages[:1]), 15_000, 10)
+    assert transcript.last_reported_count("scripted/m") == ReportedCount(tuple(transcript.messages[:1]), 15_000, 10)
     transcript.compact(Compact((user("A summary."), 1)))
-    assert transcript.last_count("scripted/m") is None
+    assert transcript.last_reported_count("scripted/m") is None

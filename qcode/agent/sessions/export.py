@@ -67,8 +67,6 @@ class ExportRequest:
 
 
 _OPTION = re.compile(r"(?:^|\s)(?:(?P<none>--no-tools)|--turns[= ]\s*(?P<turns>\S+))(?=\s|$)")
-
-
 _OTHER_FORMATS = frozenset({"markdown", "text", "txt", "pdf", "xml", "yaml", "jsonl", "htm", "csv", "docx"})
 """Words that are meant as a format, not as the name of a file."""
 
@@ -165,9 +163,11 @@ def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> Js
         entry["model"] = step.model
         entry["attempts"] = [attempt_to_json(attempt) for attempt in step.entry.attempts]
     if has_tools and step.shown_results:
-        entry["shown"] = {call: _shown_json(shown) for call, shown in step.shown_results.items()}
+        entry["shown"] = {call_id: _shown_json(shown) for call_id, shown in step.shown_results.items()}
     if has_tools and step.agents:
-        entry["agents"] = {call: [message_to_json(inner) for inner in agent] for call, agent in step.agents.items()}
+        entry["agents"] = {
+            call_id: [message_to_json(message) for message in messages] for call_id, messages in step.agents.items()
+        }
     return entry
 
 
@@ -177,8 +177,9 @@ def _shown_json(result: ShownResult) -> JsonObject:
         "summary": result.summary,
         "diff": result.diff,
         "seconds": result.seconds,
+        "problems": result.problems,
+        "sandbox": result.sandbox,
     }
-    row |= {"problems": result.problems, "sandbox": result.sandbox}
     return {name: value for name, value in row.items() if value or name == "state"}
 
 
@@ -252,8 +253,8 @@ def _markdown_call(view: CallView) -> Iterator[str]:
     if view.diff:
         yield fenced(view.diff.rstrip("\n"), "diff") + "\n"
     else:
-        for name, text, language in view.details:
-            yield f"{_code_span(single_spaced(name))}:\n\n{fenced(text, language)}\n"
+        for detail in view.details:
+            yield f"{_code_span(single_spaced(detail.name))}:\n\n{fenced(detail.text, detail.language)}\n"
     if view.output:
         yield fenced(view.output.strip("\n")) + "\n"
     yield from map(_markdown_image, view.images)

@@ -91,7 +91,7 @@ class RecordFile:
             self._acquire_lock()
         except SessionBusy:
             return False
-        except OSError as error:
+        except OSError as error:  # a read-only home: the session continues in memory
             self._fail(error)
             return True
         if self._path.exists():
@@ -285,7 +285,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_LOCKS_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Lock:
@@ -324,7 +324,7 @@ class Lock:
                 os.close(handle)
                 raise SessionBusy(_busy_text(self._path.stem, holder), self._path.stem, holder) from None
             except OSError as error:
-                if error.errno in _UNSUPPORTED:
+                if error.errno in _LOCKS_UNSUPPORTED:
                     return handle
                 os.close(handle)
                 raise

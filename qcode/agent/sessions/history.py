@@ -234,6 +234,7 @@ class StoredMessage:
     """Requests outside the turns that were sent after the message."""
     jobs: dict[int, StoredJob]
     """The background jobs of the calls and `!` commands that precede the message or belong to it, by number."""
+    # The annotations above name the collections; `__getattr__` creates them.
     __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
     def __init__(self, entry: HistoryEntry, is_turn_start: bool, *, is_summary: bool = False) -> None:
@@ -256,7 +257,7 @@ class StoredMessage:
         return next((item.event.text for item in self.shown_events if isinstance(item.event, ShownPrompt)), "")
 
     @property
-    def ends(self) -> list[tuple[int, TurnEnded]]:
+    def turn_ends(self) -> list[tuple[int, TurnEnded]]:
         """The `TurnEnded` events after the message, with their positions: one of its turn, one of each `/compact`."""
         events = enumerate(item.event for item in self.shown_events)
         return [(index, event) for index, event in events if isinstance(event, TurnEnded)]
@@ -321,8 +322,7 @@ class Head:
 
     def is_compacted(self, earlier: Head) -> bool:
         """Return whether the conversation was compacted between the earlier state and this one."""
-        is_last = self.compacted_from is not None and self.compacted_from.key == earlier.key
-        return is_last or not set(earlier.numbers) <= set(self.numbers)
+        return _is_compaction(self, of=earlier) or not set(earlier.numbers) <= set(self.numbers)
 
     @property
     def key(self) -> HeadKey:
@@ -359,7 +359,7 @@ class SessionHistory:
         self.unfinished: Move | None = None  # a move that a crash interrupted
         self.next_move_id = 0
         self._reverted: set[int] = set()  # the positions of the file changes that do not apply now
-        self._latest = -1
+        self.latest = -1  # the number of the message written last
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
@@ -370,12 +370,7 @@ class SessionHistory:
 
     @property
     def next_number(self) -> int:
-        return self._latest + 1
-
-    @property
-    def latest(self) -> int:
-        """The number of the message written last; -1 before the first."""
-        return self._latest
+        return self.latest + 1
 
     def add(self, number: int, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
@@ -411,7 +406,7 @@ class SessionHistory:
 
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
-        if (last := self.stored.get(self._latest)) is not None:
+        if (last := self.stored.get(self.latest)) is not None:
             last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
@@ -428,10 +423,12 @@ class SessionHistory:
         last = self._latest_shown
         for item in items:
             if isinstance(item.event, StoredJob):
-                self.show_job(item.event)
+                self.record_job(item.event)
             elif last is not None:
                 # A `/compact` also ends with `TurnEnded`, the second one after the message.
-                is_compaction = isinstance(item.event, Compacted) or (isinstance(item.event, TurnEnded) and last.ends)
+                is_compaction = isinstance(item.event, Compacted) or (
+                    isinstance(item.event, TurnEnded) and last.turn_ends
+                )
                 if self.head.compacted_from is not None and is_compaction:
                     self._compaction_items.setdefault(self.head.key, []).append((last, len(last.shown_events)))
                 last.shown_events.append(item)
@@ -441,7 +438,7 @@ class SessionHistory:
         """The latest message that is not a summary, None if there is none: summaries have no events and requests."""
         return next((stored for stored in reversed(self.stored.values()) if not stored.is_summary), None)
 
-    def show_job(self, job: StoredJob) -> None:
+    def record_job(self, job: StoredJob) -> None:
         """Set the state of a background job on the messages that may show it: see `StoredJob`."""
         caller = self.stored.get(job.since - 1)
         if caller is not None and caller.entry.message.role == "assistant":
@@ -454,7 +451,7 @@ class SessionHistory:
         self.new_jobs[job.number] = job
 
     def set_shown_result(self, call_id: str, result: ShownResult) -> None:
-        if (last := self.stored.get(self._latest)) is not None:
+        if (last := self.stored.get(self.latest)) is not None:
             last.shown_results[call_id] = result
 
     def record_inner_intent(self, call_id: str, inner_id: str, run_arguments: str) -> bool:
@@ -462,15 +459,17 @@ class SessionHistory:
 
         `call_id` is the call that started the sub-agent. Return whether the user edited the arguments.
         """
-        if (last := self.stored.get(self._latest)) is None:
+        if (last := self.stored.get(self.latest)) is None:
             return False
         inner = last.agent_work.setdefault(call_id, AgentWork())
         inner.intents.add(inner_id)
+        if (arguments := parse_object(run_arguments)) is None:
+            return False
         calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_id)
-        is_revised = any(parse_object(run_arguments) not in (None, parse_object(call.arguments)) for call in calls)
-        if is_revised:
+        is_edited = any(arguments != parse_object(call.arguments) for call in calls)
+        if is_edited:
             inner.edited_arguments[inner_id] = run_arguments
-        return is_revised
+        return is_edited
 
     def compact(self, ranges: Iterable[NumberRange], new: Iterable[tuple[int, StoredMessage]]) -> None:
         """Continue with the messages of `ranges`, which include the numbers of the `new` messages."""
@@ -517,11 +516,10 @@ class SessionHistory:
     def apply_move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish_move`."""
         self._head_by_key[move.before.key] = move.before
-        for compacted, other in ((move.before, move.after), (move.after, move.before)):
-            if compacted.compacted_from is not None and compacted.compacted_from.key == other.key:
-                for stored, index in self._compaction_items.get(compacted.key, ()):
-                    is_undone = compacted is move.before
-                    stored.shown_events[index] = replace(stored.shown_events[index], is_undone=is_undone)
+        if _is_compaction(move.after, of=move.before):
+            self._mark_compaction(move.after, is_undone=False)
+        if _is_compaction(move.before, of=move.after):
+            self._mark_compaction(move.before, is_undone=True)
         self.next_move_id = max(self.next_move_id, move.move_id + 1)
         self.head = move.after
         if move.kind == "redo":
@@ -532,6 +530,11 @@ class SessionHistory:
             self._reverted.update(move.changes)
             self.redoable.append(move)
         self.unfinished = move if move.files else None
+
+    def _mark_compaction(self, compacted: Head, *, is_undone: bool) -> None:
+        """Mark the events of the compaction that led to the head `compacted`."""
+        for stored, index in self._compaction_items.get(compacted.key, ()):
+            stored.shown_events[index] = replace(stored.shown_events[index], is_undone=is_undone)
 
     def finish_move(self, move_id: int) -> None:
         """Mark a move as finished: all of its files are restored."""
@@ -568,10 +571,14 @@ class SessionHistory:
         return (title_prompt(typed_text(stored.entry.message), stored.shown_prompt) for stored in prompts)
 
     def _store(self, number: int, stored: StoredMessage) -> None:
-        if number <= self._latest:
+        if number <= self.latest:
             raise ValueError("the number is already used")
         self.stored[number] = stored
-        self._latest = number
+        self.latest = number
+
+
+def _is_compaction(head: Head, *, of: Head) -> bool:
+    return head.compacted_from is not None and head.compacted_from.key == of.key
 
 
 def extended(ranges: Sequence[NumberRange], number: int) -> tuple[NumberRange, ...]:

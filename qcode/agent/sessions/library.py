@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from qcode.agent.models.client import Clients
+from qcode.agent.models.selection import DEMO
 from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.sessions.export import ExportRequest
     from qcode.agent.sessions.turns import SessionTurn
-
-_DEMO = "demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class SessionLibrary:
         session = self._conversation.session
         messages = self._first_exchange() if self._needs_title(session) else ()
         small_client = self._clients.small() if is_worth_a_title(messages) else None
-        if small_client is None or small_client.provider.name == _DEMO:
+        if small_client is None or small_client.provider.name == DEMO:
             return None
         self._titled_ids.add(session.session_id)
         title_reply = await ask_for_title(
@@ -157,7 +156,7 @@ class SessionLibrary:
 
     def _needs_title(self, session: Session) -> bool:
         """Return whether the session needs a title. The demo model and sessions that are not saved need none."""
-        is_demo = self._conversation.model.partition("/")[0] == _DEMO
+        is_demo = self._conversation.model.partition("/")[0] == DEMO
         return (
             self._optional_store is not None
             and not is_demo

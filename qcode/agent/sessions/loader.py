@@ -14,15 +14,15 @@ from qcode.agent.sessions.partial import KILLED_REPLY
 from qcode.agent.sessions.records import (
     attempts_from_json,
     block_from_json,
-    change_from,
-    inner_from,
+    change_from_json,
+    inner_from_json,
     int_field,
-    move_from,
-    new_messages_from,
-    ranges_from,
-    result_from,
-    shown_from,
-    stored_from,
+    move_from_json,
+    new_messages_from_json,
+    ranges_from_json,
+    result_from_json,
+    shown_from_json,
+    stored_from_json,
     str_field,
 )
 from qcode.protocol.events import AttemptRecord, TurnEnded
@@ -83,16 +83,16 @@ class LoadedSession:
 
 
 def rebuild(
-    session_id: str, contents: SessionFileContent, notice: str, partial: Callable[[int], Message | None]
+    session_id: str, contents: SessionFileContent, notice: str, find_partial: Callable[[int], Message | None]
 ) -> LoadedSession:
     """Build the conversation from the records of a file, with `notice` and notices about skipped lines.
 
-    `partial` returns the unfinished reply with the given message number, None if there is none.
+    `find_partial` returns the unfinished reply with the given message number, None if there is none.
     """
     reader = _SessionReader()
     for record in contents.parsed():
         reader.add(record)
-    return reader.finish(session_id, notice, partial(reader.history.next_number))
+    return reader.finish(session_id, notice, find_partial(reader.history.next_number))
 
 
 @dataclass(slots=True)
@@ -123,9 +123,9 @@ class _SessionReader:
             case "session":
                 self.header = self.header or record
                 # A damaged file may have a second header: it does not change the model.
-                self._use(self.model or str_field(record, "model"))
+                self._use_model(self.model or str_field(record, "model"))
             case "message":
-                self.history.add(*stored_from(record, self.history.next_number))
+                self.history.add(*stored_from_json(record, self.history.next_number))
             case "intent" | "result" | "note" | "compaction" | "shown":
                 self._read_related(record)
             case "agent":
@@ -135,7 +135,7 @@ class _SessionReader:
             case "change" | "void" | "move" | "moved":
                 self._read_move(record)
             case "model":
-                self._use(str_field(record, "model"))
+                self._use_model(str_field(record, "model"))
             case "mode":
                 self.history.mode = str_field(record, "mode")
             case "title":
@@ -145,7 +145,7 @@ class _SessionReader:
             case _:
                 raise ValueError("not a record")
 
-    def _use(self, model: str) -> None:
+    def _use_model(self, model: str) -> None:
         self.model = model
         self.history.use_model(model)
 
@@ -159,19 +159,17 @@ class _SessionReader:
         last = history.stored.get(history.latest)
         match record["kind"]:
             case "compaction":
-                new = new_messages_from(record)
-                history.compact(ranges_from(record.get("runs")), new)
+                new = new_messages_from_json(record)
+                history.compact(ranges_from_json(record.get("runs")), new)
             case "intent" if last is not None:
                 call_id = str_field(record, "call_id")
                 last.intents.add(call_id)
                 run_arguments = record.get("arguments")
-                sent_arguments = {call.call_id: call.arguments for call in last.entry.message.calls}.get(call_id)
-                if (
-                    isinstance(run_arguments, str)
-                    and sent_arguments is not None
-                    and parse_object(run_arguments) != parse_object(sent_arguments)
-                ):
-                    last.edited_arguments[call_id] = run_arguments
+                call = next((call for call in last.entry.message.calls if call.call_id == call_id), None)
+                if call is not None and isinstance(run_arguments, str):
+                    is_edited = parse_object(run_arguments) != parse_object(call.arguments)
+                    if is_edited:
+                        last.edited_arguments[call_id] = run_arguments
             case "result":
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
@@ -186,13 +184,13 @@ class _SessionReader:
 
     def _read_shown_result(self, result: ToolResult, record: JsonObject) -> None:
         """Read the form in which the user saw a result, which its record has in addition to the result itself."""
-        if (shown := result_from(record.get("shown"), result.content)) is not None:
+        if (shown := result_from_json(record.get("shown"), result.content)) is not None:
             self.history.set_shown_result(result.call_id, shown)
 
     def _read_shown(self, record: JsonObject) -> None:
         """Read events that the user saw with the latest message."""
         items = record.get("items")
-        shown_items = map(shown_from, items if isinstance(items, list) else ())
+        shown_items = map(shown_from_json, items if isinstance(items, list) else ())
         self.history.add_shown([item for item in shown_items if item is not None])
 
     def _read_agent(self, record: JsonObject) -> None:
@@ -201,15 +199,15 @@ class _SessionReader:
         if "intent" in record:
             self.history.record_inner_intent(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
         else:
-            self.history.add_inner(call_id, inner_from(record))
+            self.history.add_inner(call_id, inner_from_json(record))
 
     def _read_move(self, record: JsonObject) -> None:
-        """Read the change of a file or its revocation, or the begin or end of a move (`/undo`, `/redo`)."""
+        """Read the change of a file or its revocation, or the begin or end of a move such as `/undo`."""
         match record["kind"]:
             case "change":
-                self.history.add_change(*change_from(record))
+                self.history.add_change(*change_from_json(record))
             case "move":
-                self.history.apply_move(move_from(record, self.history))
+                self.history.apply_move(move_from_json(record, self.history))
             case "void":
                 self.history.void_change(int_field(record, "change"))
             case _:
@@ -262,7 +260,7 @@ def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
     return last.entry.message.role == "user" or bool(last.entry.message.calls)
 
 
-def is_about_broken_turn(notice: str) -> bool:
+def is_about_interrupted_turn(notice: str) -> bool:
     """Return whether a notice of a loaded conversation is only about a turn that was interrupted."""
     return notice == _TEXT_KEPT or notice.endswith(_OUTCOME_UNKNOWN)
 

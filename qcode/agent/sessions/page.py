@@ -38,6 +38,7 @@ _LEVELS_ABOVE = 2
 _MAX_NESTING = 40
 """The maximum nesting depth of Markdown blocks."""
 _TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
+"""The HTML of an item such as `- [x] read the file`, whose brackets become a box."""
 _BOXES = {" ": "☐", "x": "☑", "X": "☑"}
 _MAX_HIGHLIGHTED_CHARS = 100_000
 _LINK_REL = "noopener noreferrer nofollow"
@@ -131,7 +132,8 @@ def _card(view: CallView, agent: str = "") -> str:
 def _arguments(view: CallView) -> str:
     """Return the arguments that the summary line of the card does not show in full."""
     return "".join(
-        f'<p class="name">{_text(name)}</p>{_pre(text, language=language)}' for name, text, language in view.details
+        f'<p class="name">{_text(argument.name)}</p>{_pre(argument.text, language=argument.language)}'
+        for argument in view.details
     )
 
 
@@ -154,12 +156,14 @@ def _diff(diff: str) -> str:
     """Return the lines of a diff with their numbers; a rule separates its hunks."""
     rows: list[str] = []
     is_first_hunk = True
-    headers = ("--- ", "diff --git", "index ", *(("+++ ",) if diff.count("\n+++ ") < 2 else ()))
+    headers = ["--- ", "diff --git", "index "]
+    if diff.count("\n+++ ") < 2:  # the diff of several files keeps these lines, which name the files
+        headers.append("+++ ")
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind in ("add", "remove", "same"):
             number = f"<i>{line.number}</i>"
             rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
-        elif line.kind == "outside" and line.text.startswith(headers):
+        elif line.kind == "outside" and line.text.startswith(tuple(headers)):
             is_first_hunk = is_first_hunk or line.text.startswith("--- ")
         elif line.kind == "hunk":
             heading = _text(line.text.split("@@", 2)[2].strip())

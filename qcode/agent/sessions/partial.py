@@ -13,7 +13,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -46,20 +46,20 @@ TextKind: TypeAlias = Literal["text", "reasoning"]
 class PartialReply:
     """Writes the text of the current reply to `path`; with None nothing is written.
 
-    `number` returns the number of the message that is committed next. `partial_secret_length` returns the length of the
-    suffix of a text that may be the start of a secret; such a suffix is written later. `observe` needs a running event
-    loop. After a write error the rest of the reply is not saved; the session file reports the same error.
+    `next_number` returns the number of the message that is committed next. `partial_secret_length` returns the length
+    of the suffix of a text that may be the start of a secret; such a suffix is written later. `observe` needs a running
+    event loop. After a write error the rest of the reply is not saved; the session file reports the same error.
     """
 
     def __init__(
         self,
         path: Path | None,
-        number: Callable[[], int],
+        next_number: Callable[[], int],
         redact: Callable[[str], str],
         partial_secret_length: Callable[[str], int],
     ) -> None:
         self._path = path
-        self._number = number
+        self._next_number = next_number
         self._redact = redact
         self._partial_secret_length = partial_secret_length
         self._handle: int | None = None
@@ -75,7 +75,7 @@ class PartialReply:
         self._size = 0
         self._written_chars = 0  # the size of the segment in the file
         self._size_at_flush = 0
-        self._due = FLUSH_CHARS  # the size at which the segment is written without waiting for the timer
+        self._flush_at = FLUSH_CHARS  # the size at which the segment is written without waiting for the timer
 
     def observe(self, event: TurnEvent) -> None:
         """Record an event that is about to be shown. Events that do not change the text of the reply are ignored."""
@@ -85,7 +85,7 @@ class PartialReply:
             if event.block == self._text_block and self._timer is not None:
                 self._segment.append(event.text)
                 self._size += len(event.text)
-                if self._size >= self._due:
+                if self._size >= self._flush_at:
                     self.flush(at_most_one_write=True)
             else:
                 self._add_text("text", event.block, event.text)
@@ -107,7 +107,7 @@ class PartialReply:
     def renumber(self) -> None:
         """Write the new number of the reply, which a compaction during the reply has changed."""
         if self._is_begun:
-            self._write({"n": self._number()})
+            self._write({"n": self._next_number()})
 
     def clear(self) -> None:
         """Empty the file, because the text is in the session now."""
@@ -147,7 +147,7 @@ class PartialReply:
             self._begin_segment(kind, block)
         self._segment.append(text)
         self._size += len(text)
-        if self._size >= self._due:
+        if self._size >= self._flush_at:
             self.flush(at_most_one_write=True)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_INTERVAL_S, self._flush_if_due)
@@ -186,7 +186,7 @@ class PartialReply:
         if end > self._written_chars:
             self._write_segment(text[:end])
             self._written_chars = end
-            self._due = end + FLUSH_CHARS
+            self._flush_at = end + FLUSH_CHARS
         self._segment, self._size = [text], len(text)
         self._size_at_flush = len(text)
 
@@ -210,7 +210,7 @@ class PartialReply:
         self._text_block = block if kind == "text" else None
         self._segment = []
         self._size = self._written_chars = self._size_at_flush = 0
-        self._due = FLUSH_CHARS
+        self._flush_at = FLUSH_CHARS
 
     def _write_segment(self, text: str) -> None:
         if self._block is not None:
@@ -226,7 +226,7 @@ class PartialReply:
                 self._handle = os.open(self._path, _FLAGS, 0o600)
             if not self._is_begun:
                 os.ftruncate(self._handle, 0)
-                lines = to_line({"n": self._number()}) + lines
+                lines = to_line({"n": self._next_number()}) + lines
                 self._is_begun = True
             if os.write(self._handle, lines) < len(lines):
                 self._has_failed = True
@@ -261,27 +261,38 @@ def _segment_end(text: str) -> int:
     return line_end or (_end_of_words(text) if len(text) >= MAX_SEGMENT else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A part of the text of a block."""
+
+    kind: TextKind
+    block: int
+    text: str
+
+
 @dataclass(slots=True)
 class _ShownText:
-    """The text of one attempt: its segments by index, each with the block that it belongs to."""
+    """The text of one attempt: its segments by index."""
 
-    segments: dict[int, tuple[TextKind, int, str]] = field(default_factory=dict)
+    segments: dict[int, _Segment] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        return sum(len(content) for kind, _, content in self.segments.values() if kind == "text")
+        """The number of characters without reasoning."""
+        return sum(len(segment.text) for segment in self.segments.values() if segment.kind == "text")
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the blocks up to the last block with text, because reasoning alone is not an answer."""
-        joined: list[tuple[TextKind, int, str]] = []
-        for kind, block, content in self.segments.values():
-            if joined and joined[-1][:2] == (kind, block):
-                joined[-1] = (kind, block, joined[-1][2] + content)
+        joined: list[_Segment] = []
+        for segment in self.segments.values():
+            last = joined[-1] if joined else None
+            if last is not None and (last.kind, last.block) == (segment.kind, segment.block):
+                joined[-1] = replace(last, text=last.text + segment.text)
             else:
-                joined.append((kind, block, content))
-        while joined and (joined[-1][0] == "reasoning" or not joined[-1][2].strip()):
+                joined.append(segment)
+        while joined and (joined[-1].kind == "reasoning" or not joined[-1].text.strip()):
             joined.pop()
-        return tuple(Text(content) if kind == "text" else Reasoning(content) for kind, _, content in joined if content)
+        return tuple(Text(part.text) if part.kind == "text" else Reasoning(part.text) for part in joined if part.text)
 
 
 def read_partial(path: Path, number: int) -> Message | None:
@@ -309,16 +320,15 @@ def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None
         if "n" in record:
             number = int_field(record, "n")
         elif "over" in record:
-            live, superseded = _ShownText(), max(superseded, live, key=lambda shown_text: shown_text.size)
+            superseded = live if live.size > superseded.size else superseded
+            live = _ShownText()
         elif "restored" in record:
             live, superseded = _ShownText(), _ShownText()
-            live.segments[-2] = ("reasoning", -2, str_field(record, "reasoning"))
-            live.segments[-1] = ("text", -1, str_field(record, "restored"))
+            # The indexes and blocks that follow are not negative.
+            live.segments[-2] = _Segment("reasoning", -2, str_field(record, "reasoning"))
+            live.segments[-1] = _Segment("text", -1, str_field(record, "restored"))
         else:
             kind: TextKind = "reasoning" if str_field(record, "kind") == "reasoning" else "text"
-            live.segments[int_field(record, "segment")] = (
-                kind,
-                int_field(record, "block"),
-                str_field(record, "text"),
-            )
+            segment = _Segment(kind, int_field(record, "block"), str_field(record, "text"))
+            live.segments[int_field(record, "segment")] = segment
     return (live if live.size > superseded.size else superseded), number

@@ -81,22 +81,22 @@ class JobRecorder:
         session = self._session()
         if job.is_running:
             self._starts[job.number] = _JobStart(session.session_id, session.history.next_number, self._clock())
-            session.history.show_job(StoredJob(job.number, session.history.next_number, JOB_RUNNING))
+            session.history.record_job(StoredJob(job.number, session.history.next_number, JOB_RUNNING))
         else:
             is_stopped_by_exit = job.problem == "stopped" and not job.is_stopping
-            self._end(job, JOB_ENDED_WITH_QCODE if is_stopped_by_exit else job.state)
+            self._record_end(job, JOB_ENDED_WITH_QCODE if is_stopped_by_exit else job.state)
 
-    def _end(self, job: Job, state: str) -> None:
+    def _record_end(self, job: Job, state: str) -> None:
         start = self._starts.pop(job.number, None)
         if start is None:
             return
-        session, ended = self._session(), self._stored(job, start, state)
+        session, ended = self._session(), self._stored_job(job, start, state)
         if start.session_id == session.session_id:
             session.record_shown([ShownItem(ended)])
         else:
             self._ended_elsewhere.setdefault(start.session_id, []).append(ended)
 
-    def _stored(self, job: Job, start: _JobStart, state: str) -> StoredJob:
+    def _stored_job(self, job: Job, start: _JobStart, state: str) -> StoredJob:
         omitted = job.total - len(job.recent)
         output = f"[... {omitted:,} characters omitted ...]\n{job.recent}" if omitted else job.recent
         return StoredJob(job.number, start.since, state, output, round(self._clock() - start.at, 3))
@@ -107,19 +107,19 @@ class JobRecorder:
         for job in self._jobs.running:
             start = self._starts.get(job.number)
             if start is not None and start.session_id == previous.session_id:
-                previous.record_shown([ShownItem(self._stored(job, start, JOB_LEFT))])
+                previous.record_shown([ShownItem(self._stored_job(job, start, JOB_LEFT))])
                 if is_copy:
                     self._starts[job.number] = replace(start, session_id=session.session_id)
         for number, start in self._starts.items():
             if start.session_id == session.session_id:
-                session.history.show_job(StoredJob(number, start.since, JOB_RUNNING))
+                session.history.record_job(StoredJob(number, start.since, JOB_RUNNING))
         if ended := self._ended_elsewhere.pop(session.session_id, None):
             session.record_shown([ShownItem(job) for job in ended])
 
     def close(self) -> None:
         """Record that the running jobs end with qcode. Call it before the session is closed."""
         for job in self._jobs.running:
-            self._end(job, JOB_ENDED_WITH_QCODE)
+            self._record_end(job, JOB_ENDED_WITH_QCODE)
         self._starts.clear()
 
 
@@ -145,7 +145,7 @@ class ShownRecorder:
         """The characters of the reply so far."""
         self._thinking_since: float | None = None
         self._has_shown = False
-        """Text or a call of the current step was shown."""
+        """Text, reasoning or a call of the current step was shown."""
 
     def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event and return it; the end of a call or of the turn gets its duration."""
@@ -199,7 +199,8 @@ class ShownRecorder:
             case _:
                 pass
         # A call whose sub-agent asks the user counts as running, but it only waits.
-        is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
+        agents_asking = sum(self._asked_calls.values())
+        is_waiting = bool(self._asked_calls) and len(running) <= agents_asking
         self._waits_since = self._clock() if is_waiting or is_limit_question else None
 
     def _record_question(self, approval: CallApproval) -> None:

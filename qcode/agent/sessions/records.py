@@ -164,8 +164,9 @@ def _attempt(value: JsonObject) -> AttemptRecord:
     kind = str_field(value, "kind")
     if kind not in _ATTEMPT_KINDS:
         raise ValueError("no such attempt")
-    facts: dict[str, Any] = {"kind": kind, "usage": Usage(**counts)}
     return AttemptRecord(
+        cast("AttemptKind", kind),
+        usage=Usage(**counts),
         max_tokens=int_field(value, "max_tokens"),
         stop=str_field(value, "stop"),
         is_discarded=_bool_field(value, "is_discarded"),
@@ -173,7 +174,6 @@ def _attempt(value: JsonObject) -> AttemptRecord:
         is_unanswered=value.get("is_unanswered") is True,
         model=str_field(value, "model", ""),
         damaged_events=count_in(value.get("damaged_events")) or 0,
-        **facts,
     )
 
 
@@ -205,11 +205,7 @@ def _read_result(value: JsonObject) -> ToolResult:
 
 
 def _read_call(value: JsonObject) -> ToolCall:
-    call_id, name, arguments = (
-        str_field(value, "call_id"),
-        str_field(value, "name"),
-        str_field(value, "arguments"),
-    )
+    call_id, name, arguments = (str_field(value, field) for field in ("call_id", "name", "arguments"))
     return ToolCall(call_id, name, arguments, _read_opaque(value), value.get("from_text") is True)
 
 
@@ -252,7 +248,7 @@ def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
     return record
 
 
-def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
+def stored_from_json(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
     """Return a message and its number, which is `next_number` if the record has none."""
     number = int_field(record, "n", next_number)
     message = message_from_json(record)
@@ -261,11 +257,11 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
     return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
 
-def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
+def new_messages_from_json(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     """Return the messages with which a compaction replaced older messages, such as a summary, with their numbers."""
     messages = []
     for item in _list_field(record, "new"):
-        number, stored = stored_from(_as_object(item), -1)
+        number, stored = stored_from_json(_as_object(item), -1)
         stored.is_summary, stored.is_turn_start = True, False
         messages.append((number, stored))
     return messages
@@ -276,7 +272,7 @@ def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
     return {"call_id": call_id, "message": message_to_json(inner.message), "attempts": attempts}
 
 
-def inner_from(record: JsonObject) -> InnerMessage:
+def inner_from_json(record: JsonObject) -> InnerMessage:
     return InnerMessage(message_from_json(_as_object(record.get("message"))), _stored_attempts(record))
 
 
@@ -284,7 +280,7 @@ def ranges_to_json(ranges: Iterable[NumberRange]) -> list[Json]:
     return [[first, end] for first, end in ranges]
 
 
-def ranges_from(value: Json) -> tuple[NumberRange, ...]:
+def ranges_from_json(value: Json) -> tuple[NumberRange, ...]:
     if not isinstance(value, list):
         raise ValueError("the message ranges are missing")
     ranges = []
@@ -308,7 +304,7 @@ def change_to_json(change_number: int, change: RecordedChange) -> JsonObject:
     }
 
 
-def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
+def change_from_json(record: JsonObject) -> tuple[int, RecordedChange]:
     """Return a change and its position."""
     by: Literal["tool", "command"] = "command" if record.get("by") == "command" else "tool"
     states = _file_state(record, "before"), _file_state(record, "after")
@@ -326,10 +322,10 @@ def move_to_json(move: Move) -> JsonObject:
     return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": changes}
 
 
-def move_from(record: JsonObject, history: SessionHistory) -> Move:
+def move_from_json(record: JsonObject, history: SessionHistory) -> Move:
     to = _as_object(record.get("to"))
     prompt = None if to.get("own") is None else int_field(to, "own")
-    after = history.head_of(ranges_from(to.get("runs")), prompt)
+    after = history.head_of(ranges_from_json(to.get("runs")), prompt)
     files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
     changes = tuple(_as_index(item) for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
@@ -429,14 +425,16 @@ def result_to_json(result: ShownResult, content: str, redact: Callable[[str], st
     return row
 
 
-def result_from(value: Json, content: str) -> ShownResult | None:
+def result_from_json(value: Json, content: str) -> ShownResult | None:
     """Return the display of a result, None if it is missing or invalid; the result itself is still used."""
     if not isinstance(value, dict):
         return None
     state, seconds, output = value.get("state"), value.get("seconds"), value.get("output")
     if state not in get_args(CallState):
         return None
-    display = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
+    if isinstance(output, int):  # a prefix of the content, of which only the length is stored
+        output = content[:output]
+    display = output if isinstance(output, str) else None
     duration = float(seconds) if isinstance(seconds, (int, float)) else None
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
     sandbox = cast("SandboxUse", value.get("sandbox") if value.get("sandbox") in get_args(SandboxUse) else "")
@@ -462,7 +460,7 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
     return {**record, "at": item.offset} if item.offset else record
 
 
-def shown_from(value: Json) -> ShownItem | None:
+def shown_from_json(value: Json) -> ShownItem | None:
     """Return an item, None if its type is unknown. Raise `ValueError` if the item is invalid."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -471,9 +469,9 @@ def shown_from(value: Json) -> ShownItem | None:
         raise ValueError("at is not a number")
     name = text_in(value.get("type"))
     if name == "turn":
-        return ShownItem(_turn_from(value), offset)
+        return ShownItem(_turn_from_json(value), offset)
     if name == "searched":
-        return ShownItem(_searched_from(value), offset)
+        return ShownItem(_searched_from_json(value), offset)
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
@@ -510,7 +508,7 @@ def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
     return row
 
 
-def _turn_from(value: JsonObject) -> TurnEnded:
+def _turn_from_json(value: JsonObject) -> TurnEnded:
     error, limit, cost, seconds = (value.get(name) for name in ("error", "limit", "cost", "seconds"))
     try:
         spent = Decimal(cost) if isinstance(cost, str) else None
@@ -519,13 +517,13 @@ def _turn_from(value: JsonObject) -> TurnEnded:
     discarded = value.get("discarded")
     return TurnEnded(
         Outcome(text_in(value.get("outcome"))),
-        None,
-        "",
-        "",
-        0,
-        Usage(**_int_fields(value.get("usage"), Usage)),
-        spent,
-        ApiCalls(**_int_fields(value.get("api_calls"), ApiCalls)),
+        stop=None,
+        raw_stop="",
+        text="",
+        replies=0,
+        usage=Usage(**_int_fields(value.get("usage"), Usage)),
+        cost=spent,
+        api_calls=ApiCalls(**_int_fields(value.get("api_calls"), ApiCalls)),
         discarded_output_tokens=discarded if isinstance(discarded, int) else 0,
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
@@ -534,7 +532,7 @@ def _turn_from(value: JsonObject) -> TurnEnded:
     )
 
 
-def _searched_from(value: JsonObject) -> WebSearched:
+def _searched_from_json(value: JsonObject) -> WebSearched:
     queries, sources = value.get("queries"), value.get("sources")
     if not isinstance(queries, list) or not isinstance(sources, list):
         raise ValueError("a search without its lists")

@@ -89,11 +89,19 @@ def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
                 yield item.event
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """An event that was shown inside a reply, after `offset` characters of its text."""
+
+    offset: int
+    event: Retry | OutputEscalated | PartialRestored
+
+
 def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     """Yield the blocks of a reply, with marks such as `Retry` at their positions in the text."""
     message = stored.entry.message
     marks = [
-        (item.offset, item.event)
+        _Mark(item.offset, item.event)
         for item in stored.shown_events
         if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]
@@ -105,28 +113,32 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
             is_thinking = False
-            yield from [thoughts.pop()] if thoughts else []
+            if thoughts:
+                yield thoughts.pop()
         match block:
             case Reasoning(text=text) if text:
                 is_thinking = True
                 yield ReasoningDelta(number, text)
             case Text(text=text):
-                while marks and marks[0][0] <= text_length + len(text):
-                    position, mark = marks.pop(0)
-                    text_before, text = text[: position - text_length], text[position - text_length :]
-                    text_length = position
-                    if isinstance(mark, PartialRestored):
-                        mark = replace(mark, text=text_before, is_interrupted=is_interrupted)
-                    elif text_before:
+                while marks and marks[0].offset <= text_length + len(text):
+                    mark = marks.pop(0)
+                    text_before, text = text[: mark.offset - text_length], text[mark.offset - text_length :]
+                    text_length = mark.offset
+                    if isinstance(mark.event, PartialRestored):
+                        yield replace(mark.event, text=text_before, is_interrupted=is_interrupted)
+                        continue
+                    if text_before:
                         yield TextDelta(number, text_before)
-                    yield mark
+                    yield mark.event
                 text_length += len(text)
-                yield from [TextDelta(number, text)] if text else []
+                if text:
+                    yield TextDelta(number, text)
             case ToolCall():
                 yield ToolCallProgress(number, block.call_id, block.name, len(block.arguments))
             case _:
                 pass
-    yield from [thoughts.pop()] if is_thinking and thoughts else []
+    if is_thinking and thoughts:
+        yield thoughts.pop()
     yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
 
@@ -157,7 +169,10 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
         else:
             finished = _finished(call, result, stored_result)
         ended = ended_job(finished.outcome.summary, stored.jobs)
-        yield from [finished] if ended is None else _job_events(finished, ended)
+        if ended is None:
+            yield finished
+        else:
+            yield from _job_events(finished, ended)
 
 
 def ended_job(summary: str, jobs: Mapping[int, StoredJob]) -> StoredJob | None:
@@ -182,7 +197,8 @@ def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
     # The call ended when its command moved to the background.
     seconds = (finished.seconds or 0.0) + job.seconds
     if state == "cancelled":
-        yield from [ToolOutput(call.call_id, output)] if output else []
+        if output:
+            yield ToolOutput(call.call_id, output)
         outcome = ToolOutcome("", shown=job.state)
     else:
         outcome = ToolOutcome(output, state == "failed", job.state, shown=output)

@@ -52,6 +52,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
 
 KILLED_TURN = Notice("warning", "This turn did not finish: qcode ended while it ran. No call was run again.")
 MAX_DIFF_CHARS = 400_000
@@ -61,6 +62,24 @@ MAX_DIFF_CHARS = 400_000
 def shortened_diff(diff: str) -> str:
     """Return a diff with at most `MAX_DIFF_CHARS` characters, cut at the end of a line."""
     return diff if len(diff) <= MAX_DIFF_CHARS else diff[: diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledEntries:
+    """The messages of the conversation at a head."""
+
+    head: Head
+    entries: tuple[HistoryEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCount:
+    """The size of a prompt and of its reply, as the provider reported it."""
+
+    messages: tuple[Message, ...]
+    """The messages of the prompt."""
+    prompt_tokens: int
+    reply_tokens: int
 
 
 class Session:
@@ -95,8 +114,8 @@ class Session:
         self._lock = threading.RLock()
         self._mode = ""
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact, partial_secret_length)
-        self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
-        """The messages up to a head, if they have been assembled already."""
+        self.assembled: AssembledEntries | None = None
+        """The messages at an earlier head, if they have been assembled already."""
         self.has_unfinished_turn = False
         """The process that wrote the last turn was killed during it. The next prompt records that."""
 
@@ -212,8 +231,8 @@ class Session:
         with self._lock:
             if not self.history.stored:
                 return ()
-            if self.loaded is not None and self.loaded[0] is self.history.head:
-                return self.loaded[1]
+            if self.assembled is not None and self.assembled.head is self.history.head:
+                return self.assembled.entries
             from qcode.agent.sessions.loader import assemble
 
             return assemble(self.history, self.history.head.numbers).entries
@@ -272,8 +291,10 @@ class Session:
         with self._lock:
             rows: list[Json] = [shown_to_json(item, self.redact) for item in items]
             line = to_line({"kind": "shown", "at": self._now(), "items": rows})
-            # The file begins with the first message, so an earlier line is written with that message.
-            (self._file.append if self.history.stored else self._file.buffer)(line)
+            if self.history.stored:
+                self._file.append(line)
+            else:  # the file begins with the first message, so this line is written with that message
+                self._file.buffer(line)
             self.history.add_shown(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
@@ -380,22 +401,25 @@ class SessionTranscript:
         self._messages = list(without_signals([entry.message for entry in entries], None))
         self._numbers = [entry.numbers for entry in entries]
 
-    def last_count(self, model: str) -> tuple[tuple[Message, ...], int, int] | None:
-        """Return the last prompt for which `model` reported tokens, these tokens, and those of the reply, or None.
+    def last_reported_count(self, model: str) -> ReportedCount | None:
+        """Return the count of the last prompt, None if there is none or if it is not one of `model`.
 
         With this count, qcode need not load the tokenizer to check that the next prompt of a long session fits. A
         compaction after the reply makes the count invalid, because the prompt had other messages.
         """
         history = self.session.history
         for index in range(len(self._messages) - 1, -1, -1):
-            numbers = self._numbers[index]
-            stored = history.stored.get(numbers[0]) if len(numbers) == 1 else None
+            if len(self._numbers[index]) != 1:
+                continue  # a merged prompt, or a message that is not stored
+            (number,) = self._numbers[index]
+            stored = history.stored.get(number)
             for record in reversed(stored.entry.attempts if stored is not None else ()):
                 if record.kind in ("first", "escalated") and record.usage.input:
-                    newest = max(map(max, filter(None, self._numbers[:index])), default=-1)
-                    if newest >= numbers[0] or history.model_of(numbers[0]) != model:
+                    earlier_numbers = (earlier for numbers in self._numbers[:index] for earlier in numbers)
+                    is_compacted = any(earlier >= number for earlier in earlier_numbers)
+                    if is_compacted or history.model_of(number) != model:
                         return None
-                    return tuple(self._messages[:index]), record.usage.input, record.usage.output or 0
+                    return ReportedCount(tuple(self._messages[:index]), record.usage.input, record.usage.output or 0)
         return None
 
     def append(self, effect: Append, *, is_turn_start: bool) -> None:
@@ -416,14 +440,14 @@ class SessionTranscript:
         result = ToolResult(
             call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
         )
-        ran = call.arguments if finished.is_revised else ""
+        ran_arguments = call.arguments if finished.is_revised else ""
         display = ShownResult(
             finished.state,
             outcome.summary,
             outcome.diff,
             finished.seconds,
             outcome.shown,
-            ran,
+            ran_arguments,
             outcome.problems,
             outcome.sandbox,
         )

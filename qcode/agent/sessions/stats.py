@@ -84,7 +84,7 @@ class Stats:
     def __init__(self, price_of: Callable[[str], Price | None]) -> None:
         self.sessions = 0
         self.imported_turns = 0
-        self._read_messages: set[int] = set()
+        self._seen_hashes: set[int] = set()
         self.by_day_and_model: dict[tuple[str, str], UsageTotals] = {}
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
@@ -100,8 +100,8 @@ class Stats:
 
     def _read_lines(self, lines: Iterable[bytes]) -> bool:
         """Add the lines of a session; return False if another program wrote all of it."""
-        model, day, imported, is_fork = "", "", 0, False
-        is_of_qcode = True
+        model, day, is_fork, is_by_qcode = "", "", False, True
+        imported_left = 0  # the number of imported messages that follow
         for line in lines:
             if not line.startswith(_LINE_STARTS):
                 continue
@@ -113,22 +113,22 @@ class Stats:
             if isinstance(record_model, str) and record_model:
                 model = record_model
             if record["kind"] == "session":
-                imported, is_fork = _imported_messages(record), "forked_from" in record
-                is_of_qcode = not imported
-            elif record["kind"] == "message" and imported:
-                imported -= 1
+                imported_left, is_fork = _imported_messages(record), "forked_from" in record
+                is_by_qcode = not imported_left
+            elif record["kind"] == "message" and imported_left:
+                imported_left -= 1
                 self.imported_turns += _is_turn(record)
             elif record["kind"] in ("message", "agent", "requests") and not self._is_copied(line, is_fork=is_fork):
-                is_of_qcode = True
+                is_by_qcode = True
                 self._totals(day, model).turns += record["kind"] == "message" and _is_turn(record)
                 self._add(record, day, model)
-        return is_of_qcode
+        return is_by_qcode
 
     def _is_copied(self, line: bytes, *, is_fork: bool) -> bool:
-        key = hash(line)
-        if is_fork and key in self._read_messages:
+        line_hash = hash(line)
+        if is_fork and line_hash in self._seen_hashes:
             return True
-        self._read_messages.add(key)
+        self._seen_hashes.add(line_hash)
         return False
 
     def _add(self, record: JsonObject, day: str, model: str) -> None:

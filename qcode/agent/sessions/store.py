@@ -21,7 +21,7 @@ from qcode.agent.context.project import read_head
 from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holder, make_private, read_records
 from qcode.agent.sessions.history import title_prompt
 from qcode.agent.sessions.records import message_from_json
-from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.session import AssembledEntries, Session
 from qcode.garbage import without_gc
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import typed_text
@@ -48,7 +48,9 @@ def project_folder_name(project_root: Path) -> str:
 
 
 _MAX_LISTED_IDS = 3
+"""The maximum number of ids in the message that a session was not found."""
 _MAX_ATTEMPTS = 100
+"""The maximum number of ids to try for a new session: another process may have taken the same id."""
 
 
 def _utc_now() -> datetime:
@@ -88,27 +90,26 @@ class SessionStore:
         self._partial_secret_length = partial_secret_length
 
     def create(
-        self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
+        self, model: str, cwd: Path, *, is_saved: bool = True, forked_from: str = "", imported: JsonObject | None = None
     ) -> Session:
-        """Create a session. The file is created with the first record; with `is_kept` False there is no file.
+        """Create a session. The file is created with the first record; with `is_saved` False there is no file.
 
         Raise `SessionError` if no id is free.
         """
         for _ in range(_MAX_ATTEMPTS):
             session_id = self._new_id(self._clock())
-            file = RecordFile(self._path(session_id) if is_kept else None)
-            if not is_kept or file.reserve():
+            file = RecordFile(self._path(session_id) if is_saved else None)
+            if not is_saved or file.reserve():
                 break
         else:
             raise SessionError(f"no free name for a new session in {self.folder}")
-        blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(
             session_id,
             file,
             self._clock,
             self._redact,
-            blobs=blobs,
-            partial=partial,
+            blobs=self._blobs(session_id) if is_saved else None,
+            partial=self._partial(session_id) if is_saved else None,
             partial_secret_length=self._partial_secret_length,
         )
         session.buffer_header(
@@ -116,7 +117,7 @@ class SessionStore:
             cwd=str(cwd),
             root=str(self._root),
             forked_from=forked_from,
-            branch=read_head(self._root).branch if is_kept and imported is None else "",
+            branch=read_head(self._root).branch if is_saved and imported is None else "",
             imported=imported,
         )
         return session
@@ -183,14 +184,10 @@ class SessionStore:
             partial=self._partial(session_id),
             partial_secret_length=self._partial_secret_length,
         )
-        session.loaded = loaded.history.head, loaded.entries
+        session.assembled = AssembledEntries(loaded.history.head, loaded.entries)
         if not loaded.has_header:
             session.buffer_header(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
-        if loaded.recovered is not None:
-            session.recover(loaded.recovered)
-        if loaded.entries and loaded.entries[-1].is_filled_in:
-            session.append_entry(loaded.entries[-1])
-        session.has_unfinished_turn = loaded.has_unfinished_turn
+        _store_repairs(session, loaded)
         return session, loaded
 
     def fork(self, prefix: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
@@ -202,11 +199,7 @@ class SessionStore:
         session.copy_records(contents.records)
         session.history, session.title = loaded.history, loaded.title
         self._copy_blobs(session_id, session.session_id)
-        if loaded.recovered is not None:
-            session.recover(loaded.recovered)
-        if loaded.entries and loaded.entries[-1].is_filled_in:
-            session.append_entry(loaded.entries[-1])
-        session.has_unfinished_turn = loaded.has_unfinished_turn
+        _store_repairs(session, loaded)
         return session, loaded
 
     def rename(self, prefix: str, title: str) -> None:
@@ -222,7 +215,7 @@ class SessionStore:
     def passages(self, query: str, session_ids: Iterable[str]) -> dict[str, str]:
         """Return a passage for each of these sessions that contains all words of `query`, ignoring case."""
         words = query.casefold().split()
-        passages = ((session_id, passage(self._path(session_id), words)) for session_id in session_ids)
+        passages = ((session_id, find_passage(self._path(session_id), words)) for session_id in session_ids)
         return {session_id: text for session_id, text in passages if text is not None}
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
@@ -297,6 +290,15 @@ class SessionStore:
             return self._path(session_id).read_bytes()
         except OSError as error:
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
+
+
+def _store_repairs(session: Session, loaded: LoadedSession) -> None:
+    """Write to the file what a crash left out: the reply that was being written, and results for the open calls."""
+    if loaded.recovered is not None:
+        session.recover(loaded.recovered)
+    if loaded.entries and loaded.entries[-1].is_filled_in:
+        session.append_entry(loaded.entries[-1])
+    session.has_unfinished_turn = loaded.has_unfinished_turn
 
 
 def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:
@@ -398,24 +400,25 @@ def _partial_file(path: Path) -> Path:
 def summarize(path: Path) -> SessionSummary | None:
     """Return the summary of a session file, or None if it cannot be read."""
     facts: dict[str, str] = {}
-    messages, is_first_prompt = 0, False
+    messages, first_prompt, is_after_first_prompt = 0, "", False
     try:
         with path.open("rb") as stream:
             for line in stream:
                 if line.startswith(_MESSAGE):
                     messages += 1
-                    is_first_prompt = "words" not in facts
-                    if is_first_prompt:
-                        facts.update(_first_words(line))
-                elif is_first_prompt and line.startswith(_SHOWN):
-                    facts["words"] = first_words([title_prompt(facts["words"], _shown_prompt(line))])
+                    is_after_first_prompt = False
+                    if not first_prompt:
+                        first_prompt = _prompt_words(line)
+                        is_after_first_prompt = bool(first_prompt)
+                elif is_after_first_prompt and line.startswith(_SHOWN):
+                    first_prompt = first_words([title_prompt(first_prompt, _shown_prompt(line))])
                 elif line.startswith(_SUMMARY_KINDS):
                     facts.update(_summary_fields(_parse(line)))
         state = path.stat()
     except OSError:
         return None
     updated = datetime.fromtimestamp(state.st_mtime, UTC)
-    title = facts.get("title") or facts.get("words", "")
+    title = facts.get("title") or first_prompt
     model, created, cwd, branch = (facts.get(name, "") for name in ("model", "created", "cwd", "branch"))
     return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd, branch)
 
@@ -439,11 +442,12 @@ def first_words(prompts: Iterable[str]) -> str:
     return ""
 
 
-_PASSAGE_CHARS_BEFORE, _PASSAGE_CHARS = 16, 160
-"""The number of characters before a match, which a list of 40 columns must still show, and the length of a passage."""
+_PASSAGE_CHARS = 160
+_PASSAGE_CHARS_BEFORE = 16
+"""The number of characters before a match. It is small, because a list of 40 columns must still show the match."""
 
 
-def passage(path: Path, words: Sequence[str]) -> str | None:
+def find_passage(path: Path, words: Sequence[str]) -> str | None:
     """Return one line of text around the casefolded `words` in a session; None if a word is missing.
 
     Only lines that may contain one of the words are parsed, so that 500 sessions are searched in under a second.
@@ -488,8 +492,10 @@ def _best_position(folded: str, words: Sequence[str], present: Collection[str]) 
 def _text_around(text: str, position: int) -> str:
     """Return one line of text around `position`, which is counted in the folded text and may be slightly off."""
     start = max(0, position - _PASSAGE_CHARS_BEFORE)
-    if start:  # begin with a whole word
-        start += len(text[start:position]) - len(text[start:position].split(" ", 1)[-1])
+    if start:
+        # Begin with a whole word.
+        space = text.find(" ", start, position)
+        start = space + 1 if space >= 0 else start
     return ("…" if start else "") + plain_line(text[start : start + _PASSAGE_CHARS], _PASSAGE_CHARS)
 
 
@@ -508,13 +514,13 @@ def _summary_fields(record: JsonObject) -> dict[str, str]:
     return {name: value for name in names if isinstance(value := record.get(name), str)}
 
 
-def _first_words(line: bytes) -> dict[str, str]:
+def _prompt_words(line: bytes) -> str:
+    """Return the first words of a stored prompt; empty for an image without text and for another message."""
     try:
         message = message_from_json(_parse(line))
     except ValueError:
-        return {}
-    words = first_words([typed_text(message)]) if message.role == "user" else ""
-    return {"words": words} if words else {}
+        return ""
+    return first_words([typed_text(message)]) if message.role == "user" else ""
 
 
 def _shown_prompt(line: bytes) -> str:

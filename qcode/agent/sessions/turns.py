@@ -48,6 +48,16 @@ class PromptParts:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentText:
+    """An argument of a call as text."""
+
+    name: str
+    text: str
+    language: str
+    """The language for highlighting, empty for plain text."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallView:
     """A call and its result as the user sees them."""
 
@@ -89,19 +99,17 @@ class CallView:
         return tuple(dict.fromkeys(note for note in (self.state, summary, sandbox) if note))
 
     @property
-    def details(self) -> tuple[tuple[str, str, str], ...]:
-        """The arguments that are not shown in full elsewhere: name, text, and language for highlighting."""
-        return tuple(
-            (name, *self._detail(name, value)) for name, value in self.arguments.items() if not self._shows(name, value)
-        )
+    def details(self) -> tuple[ArgumentText, ...]:
+        """The arguments that are not shown in full elsewhere."""
+        arguments = self.arguments.items()
+        return tuple(self._detail(name, value) for name, value in arguments if not self._shows(name, value))
 
-    def _detail(self, name: str, value: Json) -> tuple[str, str]:
-        """Return an argument as text, and its language for highlighting."""
+    def _detail(self, name: str, value: Json) -> ArgumentText:
         if isinstance(value, str):
-            return value, "bash" if name == "command" else ""
+            return ArgumentText(name, value, "bash" if name == "command" else "")
         if self.name == "ask_person" and name == "choices" and (choices := _choice_lines(value)):
-            return choices, ""
-        return json.dumps(value, ensure_ascii=False, indent=1), "json"
+            return ArgumentText(name, choices, "")
+        return ArgumentText(name, json.dumps(value, ensure_ascii=False, indent=1), "json")
 
     def _shows(self, name: str, value: Json) -> bool:
         """Return whether the main argument, the plan or the output shows an argument in full."""
@@ -179,8 +187,8 @@ class SessionTurn:
 
         Only messages before the next reply are searched for its result, because a server may use an id of a call again.
         """
-        number = next(number for number, other in enumerate(self.steps) if other is step)
-        messages = [later.entry.message for later in self.steps[number + 1 :]]
+        index = next(index for index, other in enumerate(self.steps) if other is step)
+        messages = [later.entry.message for later in self.steps[index + 1 :]]
         answers = takewhile(lambda message: message.role == "user", messages)
         results = (block for message in answers for block in message.blocks if isinstance(block, ToolResult))
         result = next((result for result in results if result.call_id == call.call_id), None)
@@ -260,34 +268,31 @@ def _step(
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
-    agents = stored.agent_work if stored is not None else {}
-    step = SessionStep(
-        replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note)),
-        model,
-        recovery,
-        {
-            call: tuple(redact_message(message.message, redact) for message in agent.messages)
-            for call, agent in agents.items()
-        },
-        {
-            call: _redacted_shown(result, redact)
-            for call, result in (stored.shown_results if stored is not None else {}).items()
-        },
-        redact(stored.shown_prompt) if stored is not None else "",
-        *(_ending(stored, entry, redact) if stored is not None else ()),
-    )
+    redacted_entry = replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note))
+    step = SessionStep(redacted_entry, model, recovery)
     attempts = list(entry.attempts)
     if stored is not None:
+        step = _with_stored(step, stored, redact)
         outside = (attempt for named in stored.named_requests for attempt in named.attempts)
         attempts = [*stored.turn_requests, *outside]
     return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
 
 
-def _ending(stored: StoredMessage, entry: HistoryEntry, redact: Callable[[str], str]) -> tuple[TurnEnded | None, str]:
-    """Return the end of the turn that followed a message, and its note."""
+def _with_stored(step: SessionStep, stored: StoredMessage, redact: Callable[[str], str]) -> SessionStep:
+    """Return the step with the facts that are stored with its message."""
     ended = next((item.event for item in stored.shown_events if isinstance(item.event, TurnEnded)), None)
-    notice = ending_notice(ended, is_explained=bool(entry.note)) if ended is not None else None
-    return ended, redact(notice.text) if notice is not None else ""
+    notice = ending_notice(ended, is_explained=bool(step.entry.note)) if ended is not None else None
+    return replace(
+        step,
+        agents={
+            call_id: tuple(redact_message(item.message, redact) for item in agent.messages)
+            for call_id, agent in stored.agent_work.items()
+        },
+        shown_results={call_id: _redacted_shown(result, redact) for call_id, result in stored.shown_results.items()},
+        shown_prompt=redact(stored.shown_prompt),
+        ended=ended,
+        ending_note=redact(notice.text) if notice is not None else "",
+    )
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
@@ -321,8 +326,14 @@ def _prompt_parts(message: Message) -> PromptParts:
 
 
 def _redacted_shown(result: ShownResult, redact: Callable[[str], str]) -> ShownResult:
-    output = redact(result.output) if result.output is not None else None
-    return replace(result, summary=redact(result.summary), diff=redact(result.diff), output=output)
+    return replace(
+        result,
+        summary=redact(result.summary),
+        diff=redact(result.diff),
+        output=redact(result.output) if result.output is not None else None,
+        ran_arguments=redact(result.ran_arguments),
+        problems=redact(result.problems),
+    )
 
 
 def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | None = None) -> CallView:

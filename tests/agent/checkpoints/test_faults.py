@@ -127,7 +127,7 @@ def test_checkpoint_files_are_private(tmp_path: Path) -> None:
 
 def test_unsaved_session_can_be_undone_and_leaves_no_files(tmp_path: Path) -> None:
     runner = CheckpointRunner(tmp_path)
-    runner.session = runner.store.create("m/m", runner.work, is_kept=False)
+    runner.session = runner.store.create("m/m", runner.work, is_saved=False)
     runner.workspace.recorder = runner.recorder = Recorder(runner.session)
     runner.blobs = runner.recorder.blobs
     runner.rewinder.__init__(runner.session, runner.blobs, (runner.workspace.root,))  # type: ignore[misc]  # the same

@@ -476,6 +476,16 @@ def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
     assert text.count("[redacted]") >= 5
 
 
+def test_secrets_are_redacted_in_the_problems_of_an_edit() -> None:
+    history = SessionHistory()
+    stored = StoredMessage(HistoryEntry(assistant(ToolCall("c1", "edit", "{}")), numbers=(1,)), is_turn_start=False)
+    stored.shown_results["c1"] = ShownResult("done", problems=f'1: error: unknown name "{KEY}"')
+    history.add(0, StoredMessage(HistoryEntry(user("fix it"), numbers=(0,)), is_turn_start=True))
+    history.add(1, stored)
+    (turn,) = turns_of(history)
+    assert KEY not in turn.steps[1].shown_results["c1"].problems
+
+
 @pytest.mark.parametrize(
     ("expected", "numbers"), [("1", [1]), ("2-3", [2, 3]), ("2-", [2, 3, 4]), ("-2", [1, 2]), ("3-9", [3, 4])]
 )

@@ -16,7 +16,7 @@ from qcode.agent.sessions.records import (
     attempts_from_json,
     message_from_json,
     message_to_json,
-    result_from,
+    result_from_json,
     result_to_json,
     to_line,
 )
@@ -70,8 +70,10 @@ def test_attempts_survive_a_round_trip(attempts: list[AttemptRecord]) -> None:
 @pytest.mark.parametrize("sandbox", get_args(SandboxUse))
 def test_sandbox_of_a_command_survives_a_round_trip(sandbox: SandboxUse) -> None:
     result = ShownResult("done", "exit 0", sandbox=sandbox)
-    assert result_from(result_to_json(result, "", str), "") == result
-    assert result_from({"state": "done", "summary": "exit 0", "sandbox": "a jail"}, "") == ShownResult("done", "exit 0")
+    assert result_from_json(result_to_json(result, "", str), "") == result
+    assert result_from_json({"state": "done", "summary": "exit 0", "sandbox": "a jail"}, "") == ShownResult(
+        "done", "exit 0"
+    )
 
 
 def test_attempt_of_another_version_is_the_only_one_dropped() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.sessions.history import ShownItem
 from qcode.agent.sessions.store import SessionStore
-from qcode.protocol.messages import Text, assistant, user
+from qcode.protocol.events import Notice
+from qcode.protocol.messages import Image, Message, Text, assistant, user
 
 
 def store_in(base: Path) -> SessionStore:
@@ -76,6 +78,17 @@ def test_branch_of_the_start_is_in_the_summary(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     add(store, "one", "two")
     assert [summary.branch for summary in store.summaries()] == ["fix-cart"]
+
+
+def test_session_whose_first_prompt_is_an_image_gets_the_next_prompt_as_its_title(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    session = store.create("m/m", Path("/"))
+    session.append(Message("user", (Image("image/png", "AAAA"),)))
+    session.append(assistant(Text("A cat.")))
+    session.record_shown([ShownItem(Notice("info", "A notice."))])
+    session.append(user("Its color?"))
+    session.close()
+    assert [summary.title for summary in store.summaries()] == ["Its color?"]
 
 
 def test_500_sessions_are_searched_quickly(tmp_path: Path) -> None:

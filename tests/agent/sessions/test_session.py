@@ -91,7 +91,7 @@ def test_empty_session_leaves_no_file(tmp_path: Path) -> None:
 
 def test_unsaved_session_writes_no_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    session = store.create(MODEL, tmp_path, is_kept=False)
+    session = store.create(MODEL, tmp_path, is_saved=False)
     session.append(PROMPT)
     session.record_intent(CALL)
     session.close()
