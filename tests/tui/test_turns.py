@@ -226,3 +226,20 @@ def test_prompt_that_a_hook_blocks_is_back_in_the_prompt() -> None:
 
     blocked: list[Step] = [gate, replace(ended(Outcome.ERROR), error=error)]
     drive(test, ScriptedConversation(blocked, [ended(Outcome.ERROR)]))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("command", ["/compact", "/undo", "/redo", "/rewind", "/clear", "/resume"])
+def test_command_without_an_argument_that_cannot_run_during_a_turn_stays_in_the_prompt(command: str) -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("hi")
+        await gate.reached.wait()
+        await run.send(command)
+        await run.until(lambda: "A turn is running." in run.text)
+        assert run.app.widgets.prompt.text == command
+        gate.open()
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([gate, *says("hello"), ended()]))

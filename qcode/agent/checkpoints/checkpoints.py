@@ -43,8 +43,8 @@ class Checkpoints:
     """The checkpoints of one workspace and its open session. Call `follow_session` with each new session.
 
     A move is an undo, a redo or a rewind. Methods that plan or perform a move raise `ValueError` with one line for the
-    user if the move is not possible. No move is possible while a turn runs (`is_busy`). `on_move` is called after each
-    attempt to perform a move, even if it failed.
+    user if the move is not possible. No move is possible while a turn runs (`is_busy`), but the changes so far can be
+    read then. `on_move` is called after each attempt to perform a move, even if it failed.
     """
 
     def __init__(
@@ -111,13 +111,15 @@ class Checkpoints:
         """Return the diffs of files that the session changed and that were not restored."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
-        return await self._run_if_idle(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
+        return await self._run_recorded(
+            lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show)
+        )
 
     async def turn_changes(self) -> tuple[TurnChanges, ...]:
         """Return the files that each turn changed, oldest turn first, without turns that were undone."""
         from qcode.agent.checkpoints.turn_changes import turn_changes
 
-        return await self._run_if_idle(
+        return await self._run_recorded(
             lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show)
         )
 
@@ -129,6 +131,10 @@ class Checkpoints:
         """Run a blocking operation in a thread; raise `ValueError` if a turn runs or the operation is not possible."""
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
+        return await self._run_recorded(operation)
+
+    async def _run_recorded(self, operation: Callable[[], _T]) -> _T:
+        """Run a blocking operation in a thread, once all changes are recorded."""
         await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import MoveImpossible
 

@@ -106,14 +106,14 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
 
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
-    """Return the turns that changed files, oldest first."""
+    """Return the turns that changed files, oldest first. A running turn may add changes meanwhile."""
     latest = {change.path: change.after for _, change in history.live_changes(0)}
     edited = {path: _text_if_edited(path, state) for path, state in latest.items()}
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):
         stored = history.stored[prompt.number]
         shown = (
-            _turn_file(file, blobs, show(Path(file.path)), edited[file.path])
+            _turn_file(file, blobs, show(Path(file.path)), edited.get(file.path))
             for file in files_of_turn(history, prompt.number)
         )
         if files := tuple(file for file in shown if file is not None):

@@ -131,7 +131,7 @@ class CommandContext:
     app: AppView | None = None
     """The app, None in the linear mode."""
     typed: str = ""
-    """The typed command if it has or needs an argument, otherwise empty. `keep_typed` puts it back into the prompt."""
+    """The command as typed, empty for a command run by a key. `keep_typed` puts it back into the prompt."""
     key_guard: KeyGuard = field(default_factory=KeyGuard)
 
     def refuse(self, text: str) -> None:

@@ -147,6 +147,8 @@ async def _show_changes(context: CommandContext) -> None:
         return await checkpoints.file_changes(), await checkpoints.turn_changes()
 
     async def undo(part: ChangePart) -> str:
+        if context.view.is_turn_running:
+            raise ValueError("A turn is running. Undo this once it has ended.")
         plan = await checkpoints.plan_partial_undo(part.prompt_number, part.file.real_path, part.hunk)
         report = await checkpoints.perform(plan)
         if report.problems:

@@ -142,10 +142,8 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         return
     # Only a command that sends a prompt can have attachments, which are sent with this prompt.
     context.agent.conversation.attach(attached)
-    if argument:
-        context = replace(context, typed=typed_text)
-    elif command.needs_argument:
-        context = replace(context, typed=f"/{name} ")
+    needs_more = command.needs_argument and not argument
+    context = replace(context, typed=f"/{name} " if needs_more else typed_text)
     if problem := unexpected_argument(name, argument, command):
         context.refuse(problem)
     else:

@@ -173,7 +173,7 @@ class Prompt(EditingArea):
         Without the selection, a command typed next, such as `/redo`, would be appended and sent to the model.
         """
         self.replace_text(text)
-        self._dismissed_text = self.text
+        self.close_menu()
         self.offer()
         if self.is_commanding:
             return  # in vim's normal mode keys are commands, so no text can be appended by mistake

@@ -147,6 +147,27 @@ def test_undo_and_redo_are_refused_while_a_turn_runs(tmp_path: Path, command: st
     asyncio.run(body())
 
 
+def test_diff_is_shown_while_a_turn_runs_and_undoes_nothing(tmp_path: Path) -> None:
+    writes = call_reply("write", {"path": "a.txt", "content": "new\n"})
+    it = talk(tmp_path, writes, [*begun(), Hang()], mode="bypass")
+
+    async def body() -> None:
+        async with running(it.conversation, folder=tmp_path, sessions=it.sessions) as run:
+            await run.send("write it")
+            await run.until(lambda: (it.work / "a.txt").exists())
+            await run.send("/diff")
+            await run.until(lambda: "Turn 1: write it" in run.screen)
+            await run.pilot.press("down", "ctrl+x")
+            await run.until(lambda: "A turn is running. Undo this once it has ended." in run.screen)
+            assert (it.work / "a.txt").read_text() == "new\n"
+            await run.pilot.press("escape")
+            assert run.app.turns.is_running
+            await run.pilot.press("escape")
+            await run.until_idle()
+
+    asyncio.run(body())
+
+
 def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/undo")
