@@ -199,7 +199,7 @@ class AppView:
         self.prompt.attached_texts, self.prompt.restore_attached = self._attached_texts, self._restore_attached
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
-        self._shell.on_result = self.jobs.end_line
+        self._shell.on_result = self.jobs.after_shell_line
         self._agent.toolbox.jobs.watcher = self._watch_job
 
     def _show_attachments(self, blocks: Sequence[Block]) -> None:

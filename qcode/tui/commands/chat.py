@@ -356,11 +356,11 @@ def _btw(context: CommandContext, question: str) -> None:
     if question:
         context.view.ask_aside(question)
     else:
-        context.view.notify("info", context.view.aside.add())
+        context.view.notify("info", context.view.aside.attach_answer())
 
 
 def _add_aside(context: CommandContext, _argument: str) -> None:
-    confirmation = context.view.aside.add()
+    confirmation = context.view.aside.attach_answer()
     context.screen.close_aside()
     context.screen.hint(confirmation)
 

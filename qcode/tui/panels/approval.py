@@ -1,8 +1,8 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
 `ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` decides whether a key is an
-answer or text. The panel posts `ApprovalDecided` and stores no decision. It marks a choice only if Enter chooses it. If
-the form has words for `typing`, Enter moves the typed text into the text field, and a later Enter sends it.
+answer or text. The panel posts `ApprovalDecided` and stores no decision. It highlights a choice only if Enter chooses
+it. If the form has a `typing_caption`, Enter moves the typed text into the text field. A later Enter sends it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from qcode.tui.panels.choices import (
     BACK,
     WAITING,
     Form,
+    OpenQuestion,
     Option,
     PanelQuestion,
     confirmation_form,
@@ -40,7 +41,7 @@ from qcode.tui.panels.choices import (
     question_with_asker,
     reason_list,
 )
-from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, TypedDraft
+from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, MovedDraft, TypedDraft
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
@@ -56,10 +57,11 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.prompt import Prompt
 
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
-_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
+_ARROW_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
 _MAX_ANSWER_ROWS = 6
 _MAX_WRITTEN_CELLS = 40
+"""The width of the text that the user has written, as shown after the choice that opens the closed text field."""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -81,7 +83,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._prompt = prompt
         self._typed = TypedDraft(clock, prompt)
         self._show_state = show_state
-        self._open_requests: list[tuple[PanelQuestion, str]] = []
+        self._open_questions: list[OpenQuestion] = []
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
@@ -89,14 +91,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._pause_timer: Timer | None = None
         self._is_answering = False  # the text field is open
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
-        # The draft that became the text in the field: as it is in the field, and as it was in the prompt, with labels.
-        self._moved_draft: tuple[str, str] | None = None
+        self._moved_draft: MovedDraft | None = None
         self._pending_breaks = 0  # the Enter keys since the draft was moved: line breaks if pasted text follows them
         self._edited_texts: dict[str, str] = {}
         self._ids_being_revised: set[str] = set()
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
-        self.view = QuestionView(self._text, id="approval-view")
+        self.view = QuestionView(self._question_text, id="approval-view")
         """The part of the panel that shows the question."""
         self.display = False
 
@@ -120,24 +121,24 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def request(self) -> PanelQuestion | None:
         """The approval that is shown."""
-        return self._open_requests[0][0] if self._open_requests else None
+        return self._open_questions[0].approval if self._open_questions else None
 
     @property
     def heading(self) -> str:
         """The question in one line; for an edit, also the numbers of added and removed lines."""
-        question = question_with_asker(self._open_requests[0][0])
+        question = question_with_asker(self._open_questions[0].approval)
         added, removed = self._shown_detail.change
         return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
 
     @property
-    def has_marked_choice(self) -> bool:
-        """Whether a choice is marked, which Enter then chooses: none is while Enter belongs to the typed text."""
+    def has_highlighted_choice(self) -> bool:
+        """Whether a choice is highlighted, so that Enter chooses it. It is not while Enter belongs to typed text."""
         return self._held_keys.is_holding or not self._typed.is_changed
 
     @property
     def open_ids(self) -> tuple[str, ...]:
         """The ids of all approvals that wait for a decision."""
-        return tuple(approval.id for approval, _ in self._open_requests)
+        return tuple(question.approval.id for question in self._open_questions)
 
     @property
     def is_writing_text(self) -> bool:
@@ -185,10 +186,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._ids_being_revised.discard(approval.id)
         if approval.id in self.open_ids:
             queue_index = self.open_ids.index(approval.id)
-            self._open_requests[queue_index] = (approval, position)
+            self._open_questions[queue_index] = OpenQuestion(approval, position)
         else:
-            queue_index = len(self._open_requests)
-            self._open_requests.append((approval, position))
+            queue_index = len(self._open_questions)
+            self._open_questions.append(OpenQuestion(approval, position))
         if queue_index == 0:
             self._open()
         else:
@@ -199,7 +200,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         was_shown = self.request is not None and self.request.id == approval_id
         if was_shown:
             self._move_text_to_prompt()
-        self._open_requests = [item for item in self._open_requests if item[0].id != approval_id]
+        self._open_questions = [question for question in self._open_questions if question.approval.id != approval_id]
         if was_shown:
             self._open()
         elif self.request is not None:
@@ -207,20 +208,22 @@ class ApprovalPanel(Vertical, can_focus=True):
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
-        """Remove every approval of the turn and return their ids; questions whether to start a tool server stay."""
+        """Remove every approval of the turn and return their ids. Approvals of tool servers stay."""
         if not isinstance(self.request, ServerApproval):
             self._move_text_to_prompt()
-        ids = tuple(approval.id for approval, _ in self._open_requests if not isinstance(approval, ServerApproval))
-        self._open_requests = [item for item in self._open_requests if isinstance(item[0], ServerApproval)]
+        open_ids = self.open_ids
+        self._open_questions = [item for item in self._open_questions if isinstance(item.approval, ServerApproval)]
         self._open()
-        return ids
+        return tuple(approval_id for approval_id in open_ids if approval_id not in self.open_ids)
 
     def _move_text_to_prompt(self) -> None:
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
-        text = self._answer.whole_text if self.request is not None and self.request.id == self._text_field_id else ""
-        if text.strip():
-            is_unchanged = self._moved_draft is not None and self._moved_draft[0] == self._answer.text
-            self._prompt.put_back(self._moved_draft[1] if self._moved_draft is not None and is_unchanged else text)
+        if self.request is not None and self.request.id == self._text_field_id:
+            text, moved = self._answer.whole_text, self._moved_draft
+            if moved is not None and moved.field_text == self._answer.text:
+                text = moved.prompt_text
+            if text.strip():
+                self._prompt.put_back(text)
         self._text_field_id = ""
 
     @property
@@ -229,12 +232,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._answer.whole_text
 
     def write(self, text: str, *, replaces: bool = False) -> None:
-        """Add `text` to the text field if that is open, or replace its text; otherwise add it to the draft.
+        """Add `text` to the open text field, or to the draft if the field is closed.
 
-        Replaced by an empty text, the field closes.
+        `replaces`: replace the text of the field instead. An empty `text` then closes the field.
         """
         if not self.is_writing_text:
-            self._draft_paste(text)
+            self._paste_into_draft(text)
         elif replaces:
             self._answer.replace_in_one_step(text, (0, 0), self._answer.document.end)
             if not text.strip():
@@ -244,21 +247,21 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def is_editable(self) -> bool:
-        """Whether the editor of the user can open the call of the question, or the answer to it."""
+        """Whether the external editor can open the call of the question, or the answer to it."""
         return self.draft is not None or (
-            self.request is not None and (self.is_writing_text or bool(self._form.typing))
+            self.request is not None and (self.is_writing_text or bool(self._form.typing_caption))
         )
 
     def open_answer(self) -> bool:
         """Open the text field if the question takes a typed text; return whether the field is open.
 
-        The editor opens a call that can be edited, not the reason for a No.
+        If the call can be edited, do not open the field: the external editor then gets the call, not a reason for No.
         """
         if self.draft is not None:
             return self.is_writing_text
         if self._takes_typed_answer:
             self._move_draft_to_answer()
-        elif self.request is not None and self._form.typing and not self._is_answering:
+        elif self.request is not None and self._form.typing_caption and not self._is_answering:
             self._show_answer()
         return self.is_writing_text
 
@@ -285,14 +288,15 @@ class ApprovalPanel(Vertical, can_focus=True):
         return True
 
     def on_key(self, event: events.Key) -> None:
-        if self.request is not None and (
-            character := key_after_escape(event.key, is_writing_text=self.is_writing_text)
-        ):
-            event.stop()
-            for key in ("escape", character):
-                self.app.post_message(events.Key(key, character if key == character else None))
+        if self.request is None:
             return
-        if self.is_writing_text or self.request is None:
+        if character := key_after_escape(event.key, is_writing_text=self.is_writing_text):
+            # Terminals send Alt+2 for Escape and a quick `2`: handle both keys.
+            event.stop()
+            self.app.post_message(events.Key("escape", None))
+            self.app.post_message(events.Key(character, character))
+            return
+        if self.is_writing_text:
             return
         event.stop()
         event.prevent_default()
@@ -309,7 +313,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _end_hold_by(self, event: events.Key) -> bool:
         """End the hold of a key: Enter chooses its option, a character makes it text. Return whether either happened.
 
-        An Enter that came at the same time is part of a pasted text, such as `y` and a line break.
+        An Enter in the same burst is part of a pasted text, such as `y` and a line break.
         """
         held = self._held_keys.end()
         if held is None or not (event.key == "enter" or event.is_printable):
@@ -322,7 +326,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if event.key == "enter" and self._takes_typed_answer:
             self._move_draft_to_answer()
         else:
-            self._draft(event)
+            self._type_into_draft(event)
         return True
 
     def _press(self, event: events.Key) -> None:
@@ -330,21 +334,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         option = option_of(event.key, self.options)
         if event.key == "tab" and self._form.text_index >= 0:
             option = self.options[self._form.text_index]
-        is_choice = option is not None or event.key in _STEPS or event.key == "enter"
+        belongs_to_panel = option is not None or event.key in _ARROW_STEPS or event.key == "enter"
         belongs_to_draft = (
             self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
         )
-        ends_typing = self._typed.is_changed and event.key in ("up", "down")
-        if not ends_typing and (self._is_guarded() or not is_choice or belongs_to_draft):
-            self._draft(event)
-        elif ends_typing:
-            # No choice was marked; now the current one is.
+        if self._typed.is_changed and event.key in ("up", "down"):
+            # The first arrow key only ends the typing. No choice was highlighted; now the current one is.
             self._typed.end()
             self._paint()
+        elif self._is_guarded() or not belongs_to_panel or belongs_to_draft:
+            self._type_into_draft(event)
         elif event.key in ("up", "down"):
-            self._move(_STEPS[event.key])
-        elif event.key in _STEPS:
-            self.view.scroll_by(_STEPS[event.key])
+            self._move(_ARROW_STEPS[event.key])
+        elif event.key in _ARROW_STEPS:
+            self.view.scroll_by(_ARROW_STEPS[event.key])
         elif option is not None and event.is_printable:
             self._hold(event, option)
         else:
@@ -354,9 +357,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Add pasted text to the draft. It is never an answer, nor is the Enter after it."""
         if not self.is_writing_text:
             event.stop()
-            self._draft_paste(event.text)
+            self._paste_into_draft(event.text)
 
-    def _draft_paste(self, text: str) -> None:
+    def _paste_into_draft(self, text: str) -> None:
         if held := self._held_keys.end():
             self._index = held.index_before
             self._typed.insert(held.key)
@@ -381,9 +384,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not (self._form.is_text_only and self._is_guarded()):
             return False
         if isinstance(event, events.Paste):
-            self._draft_paste(event.text)
+            self._paste_into_draft(event.text)
         else:
-            self._draft(event)
+            self._type_into_draft(event)
         return True
 
     @on(QuestionView.Chosen)
@@ -415,7 +418,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._moved_draft = None
             self._decide(self._form.text_decision(event.text))
 
-    def _draft(self, event: events.Key) -> None:
+    def _type_into_draft(self, event: events.Key) -> None:
         """Type a key into the prompt, and guard against answers by the keys that follow."""
         self._typed.type_key(event, is_early=self._is_guarded())
         self._paint()
@@ -456,7 +459,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
-        self._index = self._form.first
+        self._index = self._form.initial_index
         self._typed.open()
         self._answer.placeholder = self._form.hint
         if approval.id != self._text_field_id:
@@ -479,7 +482,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def _takes_typed_answer(self) -> bool:
         """Whether Enter makes the typed text the answer."""
-        return self._typed.is_writing and bool(self._form.typing) and not self._form.is_text_only
+        return self._typed.is_writing and bool(self._form.typing_caption) and not self._form.is_text_only
 
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
@@ -497,11 +500,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._show_answer()
 
     def _decide(self, decision: Decision) -> None:
-        if not self._open_requests:
+        if not self._open_questions:
             return
         if self._moved_draft is not None:
             self._move_text_to_prompt()
-        approval, _ = self._open_requests.pop(0)
+        approval = self._open_questions.pop(0).approval
         self._text_field_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
@@ -526,18 +529,18 @@ class ApprovalPanel(Vertical, can_focus=True):
         typed = self._typed.take_answer()
         text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
         self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
-        self._moved_draft, self._pending_breaks = (text, typed), 1
+        self._moved_draft, self._pending_breaks = MovedDraft(field_text=text, prompt_text=typed), 1
         self._typed.guard()
         self._show_answer()
 
-    def _state(self) -> tuple[str, str]:
+    def _activity_and_keys(self) -> tuple[str, str]:
         """Return the words for the user's current action, such as "typing an answer", and its keys."""
         is_server = isinstance(self.request, ServerApproval)
         escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
         if self._is_typing:
-            return self._form.typing if self._takes_typed_answer else "typing your next message", escape
+            return self._form.typing_caption if self._takes_typed_answer else "typing your next message", escape
         if self.is_writing_text:
-            return self._form.writing, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
+            return self._form.writing_caption, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
         return WAITING, escape
 
     def _paint(self) -> None:
@@ -551,24 +554,25 @@ class ApprovalPanel(Vertical, can_focus=True):
         free_rows = self.view.paint(height - _STATUS_ROWS - answer_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
         self.screen.query_one("#transcript").styles.max_height = None if free_rows else 0
-        self._show_state(*self._state())
+        self._show_state(*self._activity_and_keys())
 
-    def _text(self, width: int) -> QuestionText:
+    def _question_text(self, width: int) -> QuestionText:
+        """Return the parts of the shown question for a width in cells."""
         form = self._form
         is_warning = BACK in self.options
         why = ((form.why, style_of("risk" if is_warning else "dim")),) if form.why else ()
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
-            answer_caption=self._form.typing if self._takes_typed_answer else "",
+            answer_caption=self._form.typing_caption if self._takes_typed_answer else "",
             has_choices=not form.is_text_only,
         )
         return QuestionText(
-            self._title_spans(width),
-            tuple(filter(None, (why, draft))),
-            () if form.is_text_only else tuple(map(self._with_written_text, form.options)),
-            self._index if self.has_marked_choice else -1,
-            is_warning,
+            title=self._title_spans(width),
+            notes=tuple(filter(None, (why, draft))),
+            options=() if form.is_text_only else tuple(map(self._with_written_text, form.options)),
+            current=self._index if self.has_highlighted_choice else -1,
+            is_warning=is_warning,
             is_prose=form.format == "text",
             ends_with_name=bool(self._shown_detail.diff),
             hidden_notes=reason_list(form.reasons),
@@ -576,15 +580,15 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _with_written_text(self, option: Option) -> Option:
         """Return `option`; if it opens the closed text field, with the text that the user wrote there before."""
-        if self._is_answering or option.decision is not None or option is BACK or not self._answer.text.strip():
+        if self._is_answering or not option.opens_text_field or not self._answer.text.strip():
             return option
         return replace(option, detail=quoted(shorten(self._answer.text, _MAX_WRITTEN_CELLS)))
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the title, with the position among the questions of the reply, and the key that edits the call."""
-        approval, position = self._open_requests[0]
-        if not position and len(self._open_requests) > 1:
-            position = f"1 of {len(self._open_requests)}"
+        approval, position = self._open_questions[0].approval, self._open_questions[0].position
+        if not position and len(self._open_questions) > 1:
+            position = f"1 of {len(self._open_questions)}"
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
         notes = (position, "edited by you" if is_revised else "")
         hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""

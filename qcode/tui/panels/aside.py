@@ -1,7 +1,8 @@
 """The side question (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
 
 `AsideTalk` runs one side question at a time, in the app and in the linear mode. It keeps the last answer until the user
-adds it to the next message. `AsidePanel` shows the answer with a `Presenter`, as the transcript shows a turn; the panel
+attaches it to the next message. `AsidePanel`
+ shows the answer with a `Presenter`, as the transcript shows a turn; the panel
 never has the focus.
 """
 
@@ -50,28 +51,29 @@ class AsideTalk:
     def __init__(
         self,
         agent: Agent,
-        count: Callable[[TurnUsage], None] = lambda used: None,
+        on_usage: Callable[[TurnUsage], None] = lambda used: None,
         attach: Callable[[str, Text], str] | None = None,
     ) -> None:
+        """`on_usage` gets the usage of each side question.
+
+        `attach` gets a side question and its block of the next message; it returns a confirmation for the user.
+        """
         self._agent = agent
-        self._count = count
-        """Gets the usage of each side question."""
+        self._on_usage = on_usage
         self._attach = attach or self._attach_to_next
-        """Attaches a side question, given its text and its block; returns a confirmation for the user."""
         self._task: asyncio.Task[None] | None = None
-        self._last_exchange: tuple[str, str] | None = None
-        """The last question and its answer, None once the user has added them to a message."""
+        self._last_exchange: tuple[str, str] | None = None  # the last question and answer, None once attached
 
     @property
     def has_answer(self) -> bool:
-        """Whether there is an answer that was not added yet."""
+        """Whether there is an answer that is not attached yet."""
         return self._last_exchange is not None
 
     async def ask(self, question: str, presenter: Presenter) -> None:
         """Ask `question` and show the answer; return when the answer has ended or was stopped."""
         self.stop()
         self._last_exchange = None
-        task = self._task = asyncio.ensure_future(self._show(question, presenter))
+        task = self._task = asyncio.ensure_future(self._stream_answer(question, presenter))
         try:
             await asyncio.wait({task})
         finally:
@@ -86,22 +88,22 @@ class AsideTalk:
         running, self._task = self._task, None
         return running is not None and running.cancel()
 
-    def add(self) -> str:
-        """Add the last question and answer to the next message; return a confirmation, or how to use `/btw`."""
+    def attach_answer(self) -> str:
+        """Attach the last question and answer to the next message; return a confirmation, or how to use `/btw`."""
         if self._last_exchange is None:
             return USAGE
         from qcode.agent.context.attachments import aside_block
 
-        exchange, self._last_exchange = self._last_exchange, None
-        return self._attach(exchange[0], aside_block(*exchange))
+        (question, answer), self._last_exchange = self._last_exchange, None
+        return self._attach(question, aside_block(question, answer))
 
     def _attach_to_next(self, _question: str, block: Text) -> str:
         self._agent.conversation.attach((block,))
         return "Attached the aside to your next message."
 
-    async def _show(self, question: str, presenter: Presenter) -> None:
+    async def _stream_answer(self, question: str, presenter: Presenter) -> None:
         try:
-            async with aclosing(self._agent.side_questions.ask(question, on_usage=self._count)) as events:
+            async with aclosing(self._agent.side_questions.ask(question, on_usage=self._on_usage)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded) and event.outcome is Outcome.MAX_TURN_REQUESTS:
                         presenter.abandon(_ONLY_CALLS)
@@ -109,7 +111,9 @@ class AsideTalk:
                         presenter.present(event)
                     if isinstance(event, TurnEnded) and event.text.strip():
                         self._last_exchange = question, event.text
+                    # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                     await asyncio.sleep(0)
+
         except ValueError as refusal:
             presenter.abandon(str(refusal))
 

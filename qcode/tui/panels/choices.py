@@ -32,7 +32,7 @@ from qcode.text.clean import LINE_BREAK, cut, ensure_visible, quoted, visible
 from qcode.text.sentences import capitalized
 from qcode.values import dataclass
 
-_MAX_QUESTION = 400
+_MAX_QUESTION_CHARACTERS = 400
 
 WAITING = "waiting for your answer"
 
@@ -54,6 +54,15 @@ PanelQuestion: TypeAlias = Approval | FolderTrust
 
 
 @dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question that waits for a decision."""
+
+    approval: PanelQuestion
+    position: str
+    """The position among the questions of the reply, such as `1 of 2`; empty if it is the only one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """One choice."""
 
@@ -61,13 +70,17 @@ class Option:
     letter: str = ""
     """The letter that chooses it, empty if only its number does."""
     decision: Decision | None = None
-    """The decision of this choice; None if the choice opens the text field."""
+    """The decision of this choice; None if the choice opens the text field, and for `BACK`."""
     detail: str = ""
     """Muted text after the label: the meaning of the choice, or the rule that it adds."""
     key: str = ""
     """A key of the app that has the same effect, such as `Esc`."""
     warning: str = ""
     """Shown before the choice becomes a decision, with the choices of `confirmation_form`."""
+
+    @property
+    def opens_text_field(self) -> bool:
+        return self.decision is None and self is not BACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +98,25 @@ class Form:
     """The reason for asking, one line."""
     reasons: tuple[str, ...] = ()
     """Every reason for asking, the worst first, if `why` leaves out some of them."""
-    first: int = 0
+    initial_index: int = 0
     """The index of the option that is highlighted at first."""
-    typing: str = ""
-    """The words for text typed while the choices have the focus, if Enter moves this text into the text field.
+    typing_caption: str = ""
+    """The words for text that is typed while the choices have the focus, if Enter moves it into the text field.
 
-    Empty: the text is for the next message.
+    Empty if such text is for the next message.
     """
-    writing: str = "writing a reason"
+    writing_caption: str = "writing a reason"
     """The words of the status line while the text field is open."""
 
     @property
     def text_index(self) -> int:
         """The index of the option that opens the text field, -1 if there is none."""
-        indexes = [at for at, option in enumerate(self.options) if option.decision is None and option is not BACK]
-        return indexes[0] if indexes else -1
+        return next((index for index, option in enumerate(self.options) if option.opens_text_field), -1)
 
     @property
     def is_text_only(self) -> bool:
         """Whether only a typed text answers."""
-        return bool(self.options) and all(option.decision is None and option is not BACK for option in self.options)
+        return bool(self.options) and all(option.opens_text_field for option in self.options)
 
 
 BACK = Option("Back", "n")
@@ -158,36 +170,35 @@ def form_of(approval: PanelQuestion) -> Form:
     match approval:
         case ToolApproval(kind=kind, why=why, reasons=reasons):
             format = "call" if kind == "other" else kind
-            return Form(_tool_options(approval), format, why=why, reasons=reasons, typing=_TYPING_REASON)
+            return Form(_tool_options(approval), format, why=why, reasons=reasons, typing_caption=_TYPING_REASON)
         case RepeatedCall():
-            return Form(_REPEAT_OPTIONS, typing=_TYPING_REASON)
+            return Form(_REPEAT_OPTIONS, typing_caption=_TYPING_REASON)
         case ImpossibleCall():
-            return Form(_IMPOSSIBLE_OPTIONS, "text", typing=_TYPING_REASON)
+            return Form(_IMPOSSIBLE_OPTIONS, "text", typing_caption=_TYPING_REASON)
         case Question():
             return Form(
                 _answers_to(approval),
                 "text",
                 Answer,
                 "Your answer",
-                typing="typing an answer",
-                writing="writing an answer",
+                typing_caption="typing an answer",
+                writing_caption="writing an answer",
             )
         case PlanApproval(is_trusted=is_trusted):
-            yes, _, *no_options = _PLAN_OPTIONS
-            options = _PLAN_OPTIONS if is_trusted else (yes, _TRUST_AND_ACCEPT, *no_options)
+            ask_first, accept_edits, *no_options = _PLAN_OPTIONS
             return Form(
-                options,
+                (ask_first, accept_edits if is_trusted else _TRUST_AND_ACCEPT, *no_options),
                 "markdown",
                 hint="What should change in the plan?",
-                typing="typing what to change",
-                writing="writing what to change",
+                typing_caption="typing what to change",
+                writing_caption="writing what to change",
             )
         case RateLimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):
             return Form(_LOGIN_OPTIONS if is_login else _SERVER_OPTIONS)
         case FolderTrust():
-            return Form(_TRUST_OPTIONS, "text", first=_TRUST_OPTIONS.index(_RESTRICT))
+            return Form(_TRUST_OPTIONS, "text", initial_index=_TRUST_OPTIONS.index(_RESTRICT))
 
 
 def question_with_asker(approval: PanelQuestion) -> str:
@@ -203,7 +214,7 @@ def question_with_asker(approval: PanelQuestion) -> str:
 
 def question_line(approval: PanelQuestion) -> str:
     """Return the question on one line, truncated so that the choices fit; the detail has the whole question."""
-    return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
+    return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION_CHARACTERS)
 
 
 def option_of(key: str, options: Sequence[Option]) -> Option | None:
@@ -220,11 +231,17 @@ def choice_line(number: int, option: Option) -> str:
 
 def reason_list(reasons: Sequence[str]) -> str:
     """Return a heading and every reason for asking on a separate line; empty without reasons."""
-    return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)]) if reasons else ""
+    if not reasons:
+        return ""
+    return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)])
 
 
 def location_sentence(form: Form) -> str:
-    """Return where a command runs, as a sentence, from the end of `why`; empty for other calls."""
+    """Return where a command runs, as a sentence; empty for other calls.
+
+    It is the end of `form.why`, such as `it changes files · the command runs outside the sandbox`.
+
+    """
     location = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
     return f"{capitalized(location)}." if location else ""
 

@@ -91,6 +91,15 @@ class HeldKeys:
             self._choose(held.option)
 
 
+@dataclass(frozen=True, slots=True)
+class MovedDraft:
+    """The draft that Enter moved from the prompt into the text field."""
+
+    field_text: str
+    prompt_text: str
+    """The text as it was in the prompt, with the labels of attachments."""
+
+
 class TypedDraft:
     """The draft in the hidden prompt."""
 
@@ -189,7 +198,9 @@ class TypedDraft:
         if not self._prompt.text or (action is None and key not in NEW_LINE_KEYS):
             return False
         if not self.is_changed:
-            self._initial_text = ""  # an edit of an older draft changes it until it is empty
+            # An edit of text from before the question counts as a change, unless it empties the prompt.
+            self._initial_text = ""
+
         if action is None:
             self._prompt.insert("\n")
         else:

@@ -83,8 +83,9 @@ class JobWatch:
         self._notify("info" if has_succeeded else "warning", text)
         self.ring(f"qcode: job {job.number} has ended ({job.state})")
 
-    def end_line(self, card_id: str, summary: str) -> None:
-        """Ring after the end of a shell line, or follow the job that it has become."""
+    def after_shell_line(self, card_id: str, summary: str) -> None:
+        """Ring after the end of a shell line, or follow the job to which it was moved."""
+
         if background_job(summary):
             self.follow(card_id, summary)
         else:

@@ -36,8 +36,6 @@ _MIN_DETAIL_CELLS = 12
 _MIN_LINES = 2
 _MIN_PINNED_LINES = 4
 """A list with fewer lines does not keep the heading of a scrolled group in view."""
-
-
 _CUT_TIME = re.compile(r" at…$")
 """Matches the word before a time that was cut: `added by you at…`."""
 
@@ -71,7 +69,7 @@ class PickerRow:
     is_dim: bool = False
     """The row is muted, because picking it needs another step first, such as a key."""
     is_summary: bool = False
-    """The row stands for all others, such as `All changes`, or is not one of them. It is not counted."""
+    """The row is not one of the listed things, such as `All changes` above the changes. It is not counted."""
     cut: LabelCut = "letters"
     names: tuple[str, ...] = ()
     """If the filter is the start of one of these names, the row comes before all others."""
@@ -218,7 +216,7 @@ class PickerList(Widget):
             row_indexes = [line for line in lines if isinstance(line, int)]
             first = row_indexes[0] if row_indexes else 0
             shown = self.rows[first : first + len(row_indexes)]
-            mark = overflow_mark(*map(count_rows, (self.rows[:first], shown, self.rows)))
+            mark = overflow_mark(count_rows(self.rows[:first]), count_rows(shown), count_rows(self.rows))
             content.append(Content.styled(" " * _MARK_CELLS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 
@@ -267,12 +265,14 @@ class PickerList(Widget):
         # The most important columns take their width first. A column that does not fit is cut or dropped.
         free_width = total - min(longest, self._min_label)
         for index in sorted(range(len(cells)), key=lambda index: -self._columns[index].weight):
-            cell_width = min(cells[index], free_width - _GAP_CELLS)
-            if cells[index] and cell_width < min(cells[index], self._columns[index].min_width or cells[index]):
+            full_width, min_width = cells[index], self._columns[index].min_width
+            if not full_width:
+                continue  # a column without cells
+            cell_width = min(full_width, free_width - _GAP_CELLS)
+            if cell_width < (min(full_width, min_width) if min_width else full_width):
                 break
-            if cells[index]:
-                cell_widths[index] = cell_width
-                free_width -= cell_width + _GAP_CELLS
+            cell_widths[index] = cell_width
+            free_width -= cell_width + _GAP_CELLS
         used_cells = sum(cell_width + _GAP_CELLS for cell_width in cell_widths.values())
         remaining = total - used_cells
         # A label gets its share, and the cells that most details do not need: one long detail must not cut all labels.
@@ -294,6 +294,7 @@ class PickerList(Widget):
         return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
 
     def _line(self, line: int | str, widths: _ColumnWidths, width: int) -> Content:
+        """Return a line of `_lines`, the heading of a group or a row, painted."""
         if isinstance(line, str):
             return Content.styled(shorten_title(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index

@@ -1,8 +1,8 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
 `Rows` shows such rows in a `Static`. The detail is never truncated; only a long diff is first reduced to its changes
-(`fitting`), and scrolling shows all of it. The caller has already made invisible characters
-visible; `ensure_visible` does so again, in case a caller forgets.
+(`fitting`), and scrolling shows all of it. The caller has already made invisible characters visible; `ensure_visible`
+repeats this in case a caller forgets.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
         spans = [without_band(line) for line in Highlighter("bash").highlight_block(bare)]
     risky = risky_words("\n".join(bare)) if is_command else ()
     lines: list[Line] = []
-    start = 0
+    line_start = 0
     for text, bare_text, line in zip(texts, bare, spans, strict=True):
-        for begin, end in risky:
-            line = add_slot_to_range(line, begin - start, end - start, "risk")
+        for risk_start, risk_end in risky:
+            line = add_slot_to_range(line, risk_start - line_start, risk_end - line_start, "risk")
         mark = [(LINE_BREAK, style_of("dim"))] if len(bare_text) < len(text) else []
         marked = [*line, *mark]
         lines += _wrap_indented(marked, width) if format == "text" else wrap(marked, max(1, width), is_code=True)
-        start += len(bare_text) + 1
+        line_start += len(bare_text) + 1
     return lines
 
 

@@ -22,14 +22,26 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.tui.panels.choices import Option
 
-_ALL = 1_000
+_UNLIMITED = 1_000
 """A number of rows that no title and no note reaches."""
 _MIN_DETAIL_ROWS = 2
 _MIN_CHOICES = 2
 _MARK_ROWS = 1
 _TITLE_MARK_CELLS = 5
+_HIGHLIGHT_MARK, _NO_MARK = "› ", "  "
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRows:
+    """The rows of the choices."""
+
+    rows: list[Line]
+    option_indexes: list[int]
+    """For each row, the index of its option."""
+    is_cut: bool
+    """An option is truncated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class QuestionRows:
     choices: list[Line]
     choice_indexes: list[int]
     """For each row of `choices`, the index of its option."""
-    scroll_rows: int
+    scroll_rows: int = 0
     """The number of rows for the part that scrolls: `before`, the detail and `after`."""
     before: list[Line] = field(default_factory=list)
     """Rows of title or notes that scroll with the detail, above it."""
@@ -99,8 +111,8 @@ class _Arrangement:
 
 
 _ARRANGEMENTS = (
-    _Arrangement(title=_ALL, notes=_ALL, wraps_current=True, wraps_others=True),
-    _Arrangement(title=_ALL, notes=2, wraps_current=True),
+    _Arrangement(title=_UNLIMITED, notes=_UNLIMITED, wraps_current=True, wraps_others=True),
+    _Arrangement(title=_UNLIMITED, notes=2, wraps_current=True),
     _Arrangement(title=2, notes=1, wraps_current=True),
     _Arrangement(title=2, notes=1),
     _Arrangement(title=1, notes=1),
@@ -124,13 +136,14 @@ def arrange(
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
         arrangements = (
-            *(replace(arrangement, notes=_ALL, detail=0) for arrangement in arrangements),
+            *(replace(arrangement, notes=_UNLIMITED, detail=0) for arrangement in arrangements),
             _ARRANGEMENTS[-1],
         )
     for arrangement in arrangements:
         rows = _rows_of(text, arrangement, title, notes, width)
         min_rows = min(detail_rows, arrangement.detail)
-        min_rows += _MARK_ROWS if detail_rows > arrangement.detail == _MIN_DETAIL_ROWS else 0
+        if arrangement.detail == _MIN_DETAIL_ROWS and detail_rows > _MIN_DETAIL_ROWS:
+            min_rows += _MARK_ROWS  # with fewer rows, the title has the mark
         free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
         if free_rows >= min_rows:
             return replace(rows, scroll_rows=max(free_rows - kept_rows, min(free_rows, min_rows)))
@@ -144,7 +157,7 @@ def _rows_of(
     text: QuestionText, arrangement: _Arrangement, title: list[Line], notes: list[Line], width: int
 ) -> QuestionRows:
     """Return the rows of every part in one arrangement. Rows of title and notes that do not fit scroll."""
-    choices, indexes, is_cut = choice_rows(
+    choices = choice_rows(
         text.options,
         text.current,
         width,
@@ -161,10 +174,19 @@ def _rows_of(
     elif is_title_cut:
         after = [] if arrangement.notes else title
         title = [_title_with_name(text.title, width)] if keeps_name else clip(title, arrangement.title, width)
-    if are_notes_cut and not arrangement.notes:
-        before, after = ([*before, *notes], after) if text.is_warning else (before, [*after, *notes])
-    is_cut = is_cut or is_title_cut or are_notes_cut
-    return QuestionRows(title, clip(notes, arrangement.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
+    if are_notes_cut and not arrangement.notes and text.is_warning:
+        before = [*before, *notes]
+    elif are_notes_cut and not arrangement.notes:
+        after = [*after, *notes]
+    return QuestionRows(
+        title,
+        clip(notes, arrangement.notes, width),
+        choices.rows,
+        choices.option_indexes,
+        before=before,
+        after=after,
+        is_cut=choices.is_cut or is_title_cut or are_notes_cut,
+    )
 
 
 def title_spans(
@@ -224,8 +246,8 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
 
 def choice_rows(
     options: Sequence[Option], current: int, width: int, *, wraps_current: bool = True, wraps_others: bool = True
-) -> tuple[list[Line], list[int], bool]:
-    """Return the rows of the choices, the index of the option of each row, and whether some option is truncated."""
+) -> ChoiceRows:
+    """Return the rows of the choices. An option that may not wrap is truncated to one row."""
     lines: list[Line] = []
     indexes: list[int] = []
     is_cut = False
@@ -243,10 +265,10 @@ def choice_rows(
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
             rows = [with_keys if with_keys.width <= label_width else Line(((crop(label[0], label_width), style),))]
-        mark = "› " if is_current else "  "
+        mark = _HIGHLIGHT_MARK if is_current else _NO_MARK
         lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
         indexes += [index] * len(rows)
-    return lines, indexes, is_cut
+    return ChoiceRows(lines, indexes, is_cut)
 
 
 def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:
@@ -254,10 +276,10 @@ def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[L
     start = max(0, min(current - count // 2, len(lines) - count))
     rows = lines[start : start + count]
     indexes = list(range(start, start + len(rows)))
-    for at, arrow, is_more in ((0, "↑", start > 0), (len(rows) - 1, "↓", start + count < len(lines))):
-        if is_more and rows and indexes[at] != current:
-            (text, style), *others = rows[at].spans
-            rows[at] = Line(((f"{arrow} {text[2:]}", style), *others), rows[at].lead)
+    for index, arrow, has_hidden in ((0, "↑", start > 0), (len(rows) - 1, "↓", start + count < len(lines))):
+        if has_hidden and rows and indexes[index] != current:
+            (text, style), *others = rows[index].spans
+            rows[index] = Line(((f"{arrow} {text.removeprefix(_NO_MARK)}", style), *others), rows[index].lead)
     return rows, indexes
 
 

@@ -56,12 +56,13 @@ class QuestionView(Vertical):
         super().__init__(id=id)
         self._write_text = write_text
         self._detail = ApprovalDetail.of("text", "")
-        self._detail_rows: tuple[int, list[Line]] = (0, [])  # all rows of the detail, and their width
-        self._rows = QuestionRows([], [], [], [], 0)
+        self._detail_rows: list[Line] = []  # all rows of the detail, for `_detail_width`
+        self._detail_width = 0  # 0 before the first paint of a detail
+        self._rows = QuestionRows([], [], [], [])
         self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
-        self._hidden = self._hidden_above = 0  # the rows that an extract omits: in total, and before its first row
+        self._hidden = self._hidden_above = 0  # the number of rows that an extract omits: in total, and above it
         self._has_hidden_notes = False
-        self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
+        self._shows_all = False  # the user has scrolled, so all rows are shown instead of an extract
         self._title = Static(id="approval-question", markup=False)
         self._text = Static(id="approval-text", markup=False)
         self._scroll = VerticalScroll(self._text, id="approval-preview", can_focus=False)
@@ -94,37 +95,39 @@ class QuestionView(Vertical):
         """Return the rows for a pager: a title of several rows, the detail, all notes, and truncated choices."""
         text = self._write_text(width)
         title, notes = wrap_title(text, width), [row for note in text.notes for row in wrap(note, width)]
-        choices, _, is_cut = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
-        if is_cut:
-            choices, _, _ = choice_rows(text.options, -1, width)
+        choices = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
+        if choices.is_cut:
+            choices = choice_rows(text.options, -1, width)
         before = [*title, Line()] if len(title) > 1 else []
         hidden_notes = [row for note in text.hidden_notes.split("\n") for row in wrap([(note, style_of())], width)]
         after = [Line(), *notes] if notes else []
         after += [Line(), *hidden_notes] if text.hidden_notes else []
-        return [*before, *self._detail.lines(width), *after, *([Line(), *choices] if self._rows.is_cut else [])]
+        after += [Line(), *choices.rows] if self._rows.is_cut else []
+        return [*before, *self._detail.lines(width), *after]
 
     def open(self, detail: ApprovalDetail) -> None:
         """Set the detail, scrolled to its beginning; `paint` shows it."""
-        self._detail, self._detail_rows, self._is_whole = detail, (0, []), False
+        self._detail, self._detail_rows, self._detail_width = detail, [], 0
+        self._shows_all = False
         self._scroll.scroll_home(animate=False)
 
     def paint(self, height: int) -> int:
         """Show the question in at most `height` rows, shared by `arrange`; return the number of unused rows."""
         width, is_low = self.width, self.app.size.height < _MIN_NORMAL_HEIGHT
         letters_above = count_letters(self._scrolling[: round(self._scroll.scroll_y)])
-        is_new_width = self._detail_rows[0] not in (0, width)
-        if self._detail_rows[0] != width:
-            self._detail_rows = width, self._detail.lines(width)
-        text, detail_rows = self._write_text(width), len(self._detail_rows[1])
+        is_resized = self._detail_width not in (0, width)
+        if self._detail_width != width:
+            self._detail_width, self._detail_rows = width, self._detail.lines(width)
+        text = self._write_text(width)
         self._has_hidden_notes = bool(text.hidden_notes)
         kept_rows = 1 if is_low else _KEPT_ROWS
-        rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
+        rows = self._rows = arrange(text, len(self._detail_rows), width, height, is_low=is_low, kept_rows=kept_rows)
         body = self._body()
         if text.is_prose and body and not rows.notes and len(body) < rows.scroll_rows:
             # A blank row between the text and the choices, which a draft replaces.
             rows = self._rows = replace(rows, notes=[Line()], scroll_rows=rows.scroll_rows - 1)
         view_rows = self._view_rows
-        is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before)
+        is_extract = not (self._shows_all or len(body) <= rows.scroll_rows or rows.before)
         self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
         self._hidden, self._hidden_above = len(body) - len(self._scrolling), 0
         if self._hidden:
@@ -135,7 +138,7 @@ class QuestionView(Vertical):
         _show(self._text, self._scrolling)
         _show(self._notes, rows.notes)
         _show(self._choices, rows.choices)
-        if is_new_width and letters_above:
+        if is_resized and letters_above:
             self._show_from(row_of_letter(self._scrolling, letters_above))
         self._paint_mark()
         used_rows = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
@@ -170,7 +173,7 @@ class QuestionView(Vertical):
             body, y = self._body(), self._hidden_above
             pairs = enumerate(zip(self._scrolling, body[y:], strict=False))
             gap = next((index for index, (shown, line) in pairs if shown.text != line.text), 0)
-            self._is_whole, self._hidden, self._scrolling = True, 0, body
+            self._shows_all, self._hidden, self._scrolling = True, 0, body
             _show(self._text, body)
             if gap and 0 < rows < len(body):
                 y, rows = y + gap - 1, 0
@@ -208,7 +211,7 @@ class QuestionView(Vertical):
 
     def _body(self) -> list[Line]:
         """Return all rows of the scrolling part."""
-        return [*self._rows.before, *self._detail_rows[1], *self._rows.after]
+        return [*self._rows.before, *self._detail_rows, *self._rows.after]
 
     @property
     def _view_rows(self) -> int:

@@ -53,7 +53,7 @@ class ServerWatch:
             self._widgets.approval.ask(approval)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Pass the decision to the servers; return False if the approval was not asked by this object."""
+        """Pass the decision to the servers; return False if the approval is not about a tool server."""
         if self._servers is None or approval_id not in self._shown_ids:
             return False
         self._servers.answer(approval_id, decision)
@@ -75,8 +75,8 @@ class ServerWatch:
             return
         for status in self.statuses:
             self._servers.ask_again(status.name)
-        open_ids = set(self._widgets.approval.open_ids)
-        self._shown_ids &= open_ids
+        # `refresh` asks for every approval that is not shown, so it must know which are still open.
+        self._shown_ids &= set(self._widgets.approval.open_ids)
         self.refresh()
 
     def restart(self, name: str) -> None:

@@ -26,6 +26,8 @@ from qcode.tools.dialog import Todo, TodoItem, TodoState, todo_items
 from qcode.tui.shared_widgets import mount_parts
 from qcode.tui.transcript.line import shorten
 
+TODO_TOOL = Todo.spec.name
+_STATE_WORDS = {"pending": "to do", "in_progress": "now", "done": "done"}
 _MARKS = {"pending": "○", "in_progress": "●", "done": "✓"}
 _LABEL = "todos "
 _MIN_CELLS_FOR_HINT = 40
@@ -49,7 +51,7 @@ class TodoPanel(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether the items are visible, rather than the summary line alone."""
+        """Whether the items are visible, not only the summary line."""
         return self._is_open and bool(self.items)
 
     def update_from(self, event: TurnEvent) -> None:
@@ -58,10 +60,9 @@ class TodoPanel(Vertical):
             case ToolFinished(call=call, state="done"):
                 items = todos_of(call)
                 if items is not None:
-                    is_first = are_all_done(self.items) and not are_all_done(
-                        items
-                    )  # there was no list, or a finished one
-                    self._show(items, is_open=self._is_open or (is_first and not self._is_dismissed))
+                    # There was no list, or a finished one.
+                    is_new_list = are_all_done(self.items) and not are_all_done(items)
+                    self._show(items, is_open=self._is_open or (is_new_list and not self._is_dismissed))
             case TurnEnded():
                 self.replace_items(self.items)  # fold the panel, or hide it if all items are done
             case _:
@@ -157,10 +158,6 @@ def _todo_rows(item: TodoItem, width: int, *, is_current: bool) -> list[Content]
     return [Content.assemble((mark, mark_style), first), *(Content(" " * len(mark)) + row for row in others)]
 
 
-TODO_TOOL = Todo.spec.name
-_STATE_WORDS = {"pending": "to do", "in_progress": "now", "done": "done"}
-
-
 def todos_of(call: ToolCall) -> tuple[TodoItem, ...] | None:
     """Return the list that a call of the to-do tool sets, None for any other call."""
     return _read_items(call.arguments) if call.name == TODO_TOOL else None
@@ -176,7 +173,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
             if items is not None:
                 return items
         if message.text.startswith("<"):
-            # A summary begins with a tag. The import waits for one, because the first paint must not load the engine.
+            # A summary begins with a tag. Imported only then, because the first paint must not load the engine.
             from qcode.engine.compactor import is_summary, open_todos
 
             if is_summary(message):
@@ -217,8 +214,12 @@ def todo_lines(items: Sequence[TodoItem]) -> str:
 
 
 def todo_changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
-    """Return one line for each item that is new, started, done or removed; empty if nothing changed."""
-    # The same task may be on the list several times: the first is compared with the first, and so on.
+    """Return the summary, then one line for each item that is new or whose state changed, or that was removed.
+
+    Empty if nothing changed.
+    """
+
+    # The same task may be on the list several times: its first item is compared with its first item before, and so on.
     old_states: dict[str, list[TodoState]] = {}
     for item in before:
         old_states.setdefault(item.task, []).append(item.state)

@@ -95,7 +95,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
 
     def _show_keys(self, _action: str, _keys: str) -> None:
         """Show the keys of the question: Enter selects nothing while text is typed."""
-        keys = _KEYS if self.widgets.approval.has_marked_choice else _KEYS_WHILE_TYPING
+        keys = _KEYS if self.widgets.approval.has_highlighted_choice else _KEYS_WHILE_TYPING
         self.query_one("#trust-foot", Static).update(key_hints(keys, self.size.width))
 
     def _leave_on_signal(self, number: int) -> None:
