@@ -270,6 +270,28 @@ def test_resumed_session_shows_an_added_aside_as_a_card() -> None:
     asyncio.run(body())
 
 
+def test_card_of_an_aside_shows_its_answer_without_markdown_syntax() -> None:
+    answer = "## Which\n\nThe **third** one:\n\n- it has `add`\n- see [docs](https://example.org)"
+    conversation = ScriptedConversation()
+    added = aside_block("which?", answer)
+    conversation.messages = (Message("user", (added, Text("do it"))), assistant(Text("Done.")))
+
+    async def body() -> None:
+        async with running(conversation) as run:
+            await run.until(lambda: "Done." in run.text)
+            rows = [row.removeprefix("  │").strip() for row in run.text.split("\n") if row.startswith("  │")]
+            assert rows == [
+                "Which",
+                "",
+                "The third one:",
+                "",
+                "• it has add",
+                "• see docs (https://example.org)",
+            ]
+
+    asyncio.run(body())
+
+
 def test_linear_mode_prints_an_aside_and_adds_it_on_request(tmp_path: Path) -> None:
     async def body() -> tuple[Talk, str]:
         it = talk(tmp_path, text_reply("The third."), text_reply("Done."), is_attended=True)

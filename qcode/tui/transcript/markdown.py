@@ -15,13 +15,17 @@ from rich.cells import cell_len
 from qcode.tui.transcript.blocks import ProseView
 from qcode.tui.transcript.chunks import Chunk, Splitter, SplitterState
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import Line, crop, style_of, tidy
+from qcode.tui.transcript.line import Line, crop, source_text, style_of, tidy
 
 # A line such as "-" or "1." may still become a list item, a fence or a rule. It is not shown before that is certain.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
 
 _MAX_RULE_CELLS = 24
 """The maximum length of the line after the label of a labeled rule."""
+
+
+_PLAIN_CELLS = 110
+"""The width at which `text_of_markdown` lays out tables."""
 
 
 class MarkdownStream:
@@ -143,6 +147,14 @@ class MarkdownStream:
             cursor = max(cursor, min(after, len(rows)))
             result.append(labeled_rule(label, self._width))
         return result + rows[cursor:]
+
+
+def text_of_markdown(markdown: str) -> str:
+    """Return the text of `markdown` without its syntax: `**done**` becomes `done`, and each paragraph is one line."""
+    stream = MarkdownStream(_PLAIN_CELLS)
+    stream.feed(markdown)
+    stream.finish()
+    return source_text(stream.lines)
 
 
 def labeled_rule(label: str, width: int) -> Line:

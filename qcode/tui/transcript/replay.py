@@ -152,8 +152,12 @@ def show_attached(
         transcript.update_card(card_id, CardUpdate(state=state, output=output, summary=result, seconds=seconds))
         return True
     transcript.add_card(card_id, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
-    summary = one_line(attached.result)
-    transcript.update_card(card_id, CardUpdate(state="done", output=attached.content, summary=summary))
+    summary, output = one_line(attached.result), attached.content
+    if attached.kind == "aside":
+        from qcode.tui.transcript.markdown import text_of_markdown  # not needed for the first paint
+
+        output = text_of_markdown(output)
+    transcript.update_card(card_id, CardUpdate(state="done", output=output, summary=summary))
     return True
 
 
