@@ -518,22 +518,22 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
 
 def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
     """Return the part of a call that the user may edit: the text of one argument, or all arguments as JSON."""
-    text = arguments.get(spec.draft) if spec.draft else None
+    text = arguments.get(spec.draft_argument) if spec.draft_argument else None
     if not isinstance(text, str):
         return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
     if isinstance(spec.safety, CommandExecution):
-        return Draft(text, f"{spec.draft}.sh")
+        return Draft(text, f"{spec.draft_argument}.sh")
     path = arguments.get("path")
     suffix = PurePath(path).suffix if isinstance(path, str) else ""
-    return Draft(text, spec.draft + (suffix if _SUFFIX.fullmatch(suffix) else ".txt"))
+    return Draft(text, spec.draft_argument + (suffix if _SUFFIX.fullmatch(suffix) else ".txt"))
 
 
 def revised_arguments(spec: ToolSpec, arguments: JsonObject, text: str) -> JsonObject:
     """Return the arguments with their draft replaced by `text`; raise `ValueError` with one line if it is invalid."""
     if not text.strip():
         raise ValueError("the text is empty")
-    if spec.draft and isinstance(arguments.get(spec.draft), str):
-        return {**arguments, spec.draft: text}
+    if spec.draft_argument and isinstance(arguments.get(spec.draft_argument), str):
+        return {**arguments, spec.draft_argument: text}
     revised = parse_object(text)
     if revised is None:
         raise ValueError("it is not a JSON object")
@@ -552,7 +552,7 @@ def _masked_preview(policy: Policy, preview: Preview) -> Preview:
 def _approval_kind(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
     if preview.is_diff:
         return "edit"
-    return "command" if isinstance(spec.safety, CommandExecution) and spec.safety.command else "other"
+    return "command" if isinstance(spec.safety, CommandExecution) and spec.safety.command_argument else "other"
 
 
 def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from qcode.protocol.events import DECLINED, CallState
-from qcode.protocol.messages import MARKER_KEY, ToolCall
+from qcode.protocol.messages import PLACEHOLDER_KEY, ToolCall
 from qcode.protocol.tools import SandboxUse
 from qcode.text.clean import one_line, shown_line
 from qcode.text.json import Json, JsonObject, parse_object
@@ -118,7 +118,7 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
     if plan:
         return shown_line(_MARKUP.sub("", plan.partition("\n")[0].lstrip("# ")), limit)
     arguments = parse_object(call.arguments) or {}
-    if MARKER_KEY in arguments:
+    if PLACEHOLDER_KEY in arguments:
         return shown_line(_argument_text(arguments.get("path")) or INCOMPLETE, limit)
     if call.name == "todo":
         return shown_line(_current_task(arguments), limit)

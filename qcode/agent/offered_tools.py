@@ -63,10 +63,10 @@ def _effect(spec: ToolSpec, policy: Policy) -> str:
     safety = spec.safety
     if isinstance(safety, CommandExecution):
         verdict = policy.judge_command(_PROBE)
-        return (_SHELL_EFFECTS if safety.command else _EFFECTS)[verdict.verdict]
+        return (_SHELL_EFFECTS if safety.command_argument else _EFFECTS)[verdict.verdict]
     if isinstance(safety, FileAccess):
         return _EFFECTS[policy.judge_file("." if safety.access == "read" else _PROBE, safety.access).verdict]
-    is_fetch = isinstance(safety, NetworkAccess) and bool(safety.url)
+    is_fetch = isinstance(safety, NetworkAccess) and bool(safety.url_argument)
     verdict = policy.judge_url(f"https://{_PROBE}.example/") if is_fetch else policy.judge(spec, {})
     return _EFFECTS[verdict.verdict]
 

@@ -250,7 +250,7 @@ def _kind_of(spec: ToolSpec) -> str:
             return "edit" if access == "write" else "read"
         case CommandExecution():
             return "shell"
-        case NetworkAccess(url=url) if url:
+        case NetworkAccess(url_argument=argument) if argument:
             return "fetch"
         case None if SERVER_SEPARATOR in spec.name:
             return "mcp"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from qcode.protocol.messages import MARKER_KEY, ToolCall
+from qcode.protocol.messages import PLACEHOLDER_KEY, ToolCall
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import DuplicateKeyError, JsonObject, parse_arguments, parse_object
 from qcode.text.numbers import count_text
@@ -97,11 +97,11 @@ def resumed_call_text(name: str, raw: str) -> str:
     )
 
 
-def marker_arguments(raw: str) -> str:
+def placeholder_arguments(raw: str) -> str:
     """Return valid JSON that replaces truncated or malformed arguments in the stored call; it keeps a leading path."""
     path = _leading_path(raw)
     kept: JsonObject = {"path": path} if path else {}
-    return json.dumps({MARKER_KEY: True, **kept, "received_characters": len(raw)})
+    return json.dumps({PLACEHOLDER_KEY: True, **kept, "received_characters": len(raw)})
 
 
 def split_guidance(name: str, raw: str, cap: int, rejections: int, append_tool: str = "edit") -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from qcode.headless.lines import call_input, content_block, line_id, system_fields, usage_json
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.messages import MARKER_KEY, Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import PLACEHOLDER_KEY, Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject
@@ -235,8 +235,8 @@ class _MessageEvents:
 
 
 def is_truncated(block: Block) -> bool:
-    """Return whether a block is a truncated call, whose stored arguments are only a marker."""
-    return isinstance(block, ToolCall) and MARKER_KEY in call_input(block)
+    """Return whether a block is a truncated call, which has placeholder arguments."""
+    return isinstance(block, ToolCall) and PLACEHOLDER_KEY in call_input(block)
 
 
 def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:

@@ -119,7 +119,13 @@ class ProviderError(Exception):
     def info(self) -> ErrorInfo:
         """The error as front ends and session files see it."""
         return ErrorInfo(
-            self.kind, self.message, self.status, self.request_id, self.retry_after, self.resets_at, self.period
+            kind=self.kind,
+            message=self.message,
+            status=self.status,
+            request_id=self.request_id,
+            retry_after=self.retry_after,
+            resets_at=self.resets_at,
+            period=self.period,
         )
 
 
@@ -248,4 +254,4 @@ class SessionBusy(SessionError):  # noqa: N818  # named for what happened
         super().__init__(text)
         self.session_id = session_id
         self.holder = holder
-        """The id of that process, 0 if unknown."""
+        """The id of the process that writes to it, 0 if unknown."""

@@ -8,7 +8,6 @@ continuation discards the deltas of the step so far; `PartialRestored` replaces 
 
 from __future__ import annotations
 
-from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -442,7 +441,7 @@ class TurnEnded:
     limit: Limit | None = None
     """The limit that ended the turn, or None."""
     error: ErrorInfo | None = None
-    is_answered: bool = field(default=True)
+    is_answered: bool = True
     """The last reply had text."""
     seconds: float | None = None
     """The duration of the turn without the time in which it only waited for the user; None if unknown."""

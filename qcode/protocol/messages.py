@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
 
-MARKER_KEY = "_qcode_truncated"
+PLACEHOLDER_KEY = "_qcode_truncated"
 """The key of placeholder arguments, which replace truncated or malformed arguments in a stored call."""
 
 

@@ -22,7 +22,7 @@ SAME_MODEL, SMALL_MODEL = "same", "small"
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """Calls only read files, or only write files."""
+    """Calls access files, either to read or to write them."""
 
     access: Literal["read", "write"]
     paths_of: Callable[[JsonObject], tuple[str, ...] | str] = field(repr=False)
@@ -36,9 +36,9 @@ class FileAccess:
 class CommandExecution:
     """Calls run a shell command."""
 
-    command: str = ""
+    command_argument: str = ""
     """The name of the argument that contains the command; empty: the tool itself chooses the command."""
-    unconfined: str = ""
+    unconfined_argument: str = ""
     """The name of the boolean argument that asks to run outside the sandbox; empty: there is none."""
 
 
@@ -46,8 +46,8 @@ class CommandExecution:
 class NetworkAccess:
     """Calls access the network."""
 
-    url: str = ""
-    """The name of the argument with the address; empty: the calls access the search service."""
+    url_argument: str = ""
+    """The name of the argument that contains the URL; empty: the calls access the search service."""
 
 
 Safety: TypeAlias = FileAccess | CommandExecution | NetworkAccess | Literal["harmless"]
@@ -61,6 +61,15 @@ SandboxUse: TypeAlias = Literal["", "read-only", "workspace", "protect", "outsid
 `outside`: the command ran outside of the sandbox, although a sandbox works here. Empty: no sandbox works here, or the
 call runs no command.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyIf:
+    """The values of an argument with which a call changes nothing."""
+
+    argument: str
+    """The name of the argument."""
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +88,15 @@ class ToolSpec:
     """The result of a call is the user's answer."""
     is_backgroundable: bool = False
     """The user may move a running call to the background."""
-    reads_when: tuple[str, tuple[str, ...]] | None = None
-    """The name of an argument, and its values with which a call changes nothing. None: `is_read_only` applies."""
+    read_only_if: ReadOnlyIf | None = None
+    """Calls with certain arguments change nothing; replaces `is_read_only`, unless it is None."""
     is_hosted: bool = False
     """The model's host runs the tool, and the result is part of the reply."""
     edit_format: Literal["", "passage", "patch"] = ""
     """The format of an edit, empty if the tool does not edit. Each model is offered the tools of one format only."""
     is_for_sub_agents: bool = True
     """Sub-agents may use the tool too."""
-    draft: str = ""
+    draft_argument: str = ""
     """The name of the argument that the user may edit before a call runs; empty: all arguments, as JSON."""
     safety: Safety | None = None
     """The effects by which the permission policy judges a call. None: unknown, as for the tools of a tool server."""
@@ -99,10 +108,9 @@ class ToolSpec:
 
     def only_reads(self, arguments: JsonObject) -> bool:
         """Return whether a call with these arguments changes nothing."""
-        if self.reads_when is None:
+        if self.read_only_if is None:
             return self.is_read_only
-        name, values = self.reads_when
-        return arguments.get(name) in values
+        return arguments.get(self.read_only_if.argument) in self.read_only_if.values
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from qcode.text.json import sum_of
 from qcode.values import dataclass
 
 
@@ -24,11 +25,11 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """Add field by field; a field that neither side reports stays None."""
         return Usage(
-            _sum(self.input, other.input),
-            _sum(self.output, other.output),
-            _sum(self.cache_read, other.cache_read),
-            _sum(self.cache_write, other.cache_write),
-            _sum(self.reasoning, other.reasoning),
+            input=sum_of(self.input, other.input),
+            output=sum_of(self.output, other.output),
+            cache_read=sum_of(self.cache_read, other.cache_read),
+            cache_write=sum_of(self.cache_write, other.cache_write),
+            reasoning=sum_of(self.reasoning, other.reasoning),
         )
 
 
@@ -45,10 +46,13 @@ class Price:
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
-    """Return the cost of `usage` in USD, or None if the price or a required count is unknown; 0 for a free model."""
-    if price is not None and not any((price.input, price.output, price.cache_read, price.cache_write)):
-        return Decimal(0)
-    if price is None or usage.input is None or usage.output is None:
+    """Return the cost of `usage` in USD, or None if the price or a required count is unknown."""
+    if price is None:
+        return None
+    is_free = not any((price.input, price.output, price.cache_read, price.cache_write))
+    if is_free:
+        return Decimal(0)  # even without counts
+    if usage.input is None or usage.output is None:
         return None
     read, write = usage.cache_read or 0, usage.cache_write or 0
     uncached = max(0, usage.input - read - write)
@@ -68,10 +72,3 @@ def cache_hit_rate(usage: Usage) -> float | None:
 
 def _price_or(price: Decimal | None, fallback: Decimal) -> Decimal:
     return fallback if price is None else price
-
-
-def _sum(left: int | None, right: int | None) -> int | None:
-    """Return the sum of two counts, in which None counts as 0; two None give None."""
-    if left is None:
-        return right
-    return left if right is None else left + right

@@ -126,14 +126,15 @@ class Policy:
         safety = spec.safety
         if safety == "harmless":
             return Verdict("allow", "it only affects what this session created", "tool:harmless")
-        if isinstance(safety, CommandExecution) and safety.command:
-            command = arguments.get(safety.command)
+        if isinstance(safety, CommandExecution) and safety.command_argument:
+            command = arguments.get(safety.command_argument)
             verdict = self._judge_string(command, "command", self._judge_shell)
-            return self._with_confinement(verdict, command, wants_unconfined=arguments.get(safety.unconfined) is True)
+            wants_unconfined = arguments.get(safety.unconfined_argument) is True
+            return self._with_confinement(verdict, command, wants_unconfined=wants_unconfined)
         if isinstance(safety, FileAccess):
             verdict = self._judge_files(safety, arguments)
-        elif isinstance(safety, NetworkAccess) and (safety.url or self.search_url):
-            url = arguments.get(safety.url) if safety.url else self.search_url
+        elif isinstance(safety, NetworkAccess) and (safety.url_argument or self.search_url):
+            url = arguments.get(safety.url_argument) if safety.url_argument else self.search_url
             verdict = self._judge_string(url, "url", self._judge_fetch)
         else:
             # A tool of a server is called `server__tool`; the name of a server never contains two underscores.
@@ -554,8 +555,8 @@ class Policy:
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
-_SHELL_TOOL = ToolSpec("shell", "", {}, safety=CommandExecution("command"))
-_FETCH_TOOL = ToolSpec("fetch", "", {}, safety=NetworkAccess("url"))
+_SHELL_TOOL = ToolSpec("shell", "", {}, safety=CommandExecution(command_argument="command"))
+_FETCH_TOOL = ToolSpec("fetch", "", {}, safety=NetworkAccess(url_argument="url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)

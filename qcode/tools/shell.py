@@ -92,8 +92,8 @@ class Shell:
             "additionalProperties": False,
         },
         is_backgroundable=True,
-        draft="command",
-        safety=CommandExecution("command", unconfined="unconfined"),
+        draft_argument="command",
+        safety=CommandExecution(command_argument="command", unconfined_argument="unconfined"),
     )
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:

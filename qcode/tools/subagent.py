@@ -5,7 +5,7 @@ This module only parses a call. `agent.subagents` runs the sub-agent; `run` here
 
 from __future__ import annotations
 
-from qcode.protocol.tools import EXPLORE, SAME_MODEL, SMALL_MODEL, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import EXPLORE, SAME_MODEL, SMALL_MODEL, ReadOnlyIf, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
@@ -100,7 +100,7 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
             "required": ["description", "prompt", "kind"],
             "additionalProperties": False,
         },
-        reads_when=("kind", readers),
+        read_only_if=ReadOnlyIf("kind", readers),
         is_for_sub_agents=False,
         safety="harmless",  # each call of the sub-agent is judged separately
     )

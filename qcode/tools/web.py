@@ -89,8 +89,8 @@ class Fetch:
             "required": ["url"],
             "additionalProperties": False,
         },
-        draft="url",
-        safety=NetworkAccess("url"),
+        draft_argument="url",
+        safety=NetworkAccess(url_argument="url"),
     )
 
     def __init__(self, gate: Gate, resolve: Callable[[str, int], list[str]] | None = None) -> None:

@@ -202,8 +202,8 @@ def spec(**given: Any) -> ToolSpec:
     ("of", "arguments", "draft"),
     [
         (Shell.spec, {"command": "ls", "background": True}, Draft("ls", "command.sh")),
-        (spec(draft="content"), {"path": "a/b.py", "content": "x"}, Draft("x", "content.py")),
-        (spec(draft="content"), {"path": "a/b.e v/i.l$", "content": "x"}, Draft("x", "content.txt")),
+        (spec(draft_argument="content"), {"path": "a/b.py", "content": "x"}, Draft("x", "content.py")),
+        (spec(draft_argument="content"), {"path": "a/b.e v/i.l$", "content": "x"}, Draft("x", "content.txt")),
         (NotebookEdit.spec, {"path": "n.ipynb", "mode": "delete"}, None),
         (spec(), {"ü": [1]}, Draft('{\n  "ü": [\n    1\n  ]\n}', "arguments.json")),
     ],

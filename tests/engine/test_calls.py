@@ -269,7 +269,7 @@ def test_call_with_a_duplicate_key_is_malformed_and_never_runs(raw: str) -> None
     played = play(calls(("shell", raw)), calls(("shell", '{"command": "ls"}')), text("Done."))
     assert [run.arguments for run in played.ran] == [{"command": "ls"}]
     assert "twice" in results_of(played.messages[2])[0].content
-    assert json.loads(played.messages[1].calls[0].arguments) == json.loads(synthetic.marker_arguments(raw))
+    assert json.loads(played.messages[1].calls[0].arguments) == json.loads(synthetic.placeholder_arguments(raw))
 
 
 def test_call_with_a_duplicate_key_at_the_cap_never_runs() -> None:

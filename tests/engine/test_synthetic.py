@@ -47,8 +47,9 @@ def test_resume_message_contains_only_the_last_characters() -> None:
         assert asked in message
 
 
-def test_marker_is_one_valid_json_object() -> None:
-    assert json.loads(synthetic.marker_arguments('{"a": "')) == {"_qcode_truncated": True, "received_characters": 7}
+def test_placeholder_arguments_are_one_valid_json_object() -> None:
+    placeholder = json.loads(synthetic.placeholder_arguments('{"a": "'))
+    assert placeholder == {"_qcode_truncated": True, "received_characters": 7}
 
 
 def test_text_about_a_too_long_call_says_what_happened_and_to_split_it() -> None:

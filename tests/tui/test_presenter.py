@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.call_titles import main_argument
-from qcode.engine.synthetic import marker_arguments
+from qcode.engine.synthetic import placeholder_arguments
 from qcode.protocol.approvals import LIMIT_ID, Question, ToolApproval, TurnApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -394,8 +394,8 @@ def test_notice_about_a_truncated_reply_is_not_followed_by_the_same_in_other_wor
 
 
 def test_truncated_call_is_named_by_its_path_or_as_incomplete() -> None:
-    assert main_argument(call("write", marker_arguments('{"path": "a.py", "content": "x'))) == "a.py"
-    assert main_argument(call("write", marker_arguments('{"content": "x'))) == "incomplete arguments"
+    assert main_argument(call("write", placeholder_arguments('{"path": "a.py", "content": "x'))) == "a.py"
+    assert main_argument(call("write", placeholder_arguments('{"content": "x'))) == "incomplete arguments"
 
 
 def test_title_of_a_plan_is_its_heading_without_markup() -> None:

@@ -21,7 +21,7 @@ from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResu
 from qcode.agent.sessions.loader import NEVER_RUN, assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.protocol.events import DECLINED, TurnEnded
-from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Price, Usage
@@ -340,7 +340,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     """Return a call as the user saw it. A session of an earlier version has no `display`."""
     arguments = parse_object(call.arguments) or {}
     argument = main_argument(call, _MAX_ARGUMENT_CHARS)
-    if MARKER_KEY in arguments:  # the marker replaces truncated arguments
+    if PLACEHOLDER_KEY in arguments:  # the call has placeholder arguments
         arguments = {}
     if result is None:
         return CallView(call.name, argument, arguments, "no result")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qcode.protocol.messages import Message, Text, ToolResult
-from qcode.protocol.tools import SKILL_TOOL, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import SKILL_TOOL, ReadOnlyIf, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import first_chars, visible
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
@@ -53,7 +53,7 @@ class SkillTool:
                 "required": ["name"],
                 "additionalProperties": False,
             },
-            reads_when=("name", reads),
+            read_only_if=ReadOnlyIf("name", reads),
             safety="harmless",
         )
 

@@ -131,7 +131,7 @@ def stored_blocks(drafts: Sequence[BlockDraft]) -> tuple[Block, ...]:
 
 def stored_call(draft: BlockDraft) -> ToolCall:
     raw = draft.text
-    arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.marker_arguments(raw)
+    arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.placeholder_arguments(raw)
     return ToolCall(draft.call_id, draft.name, arguments, draft.opaque, draft.is_from_text)
 
 

@@ -149,7 +149,7 @@ class Edit(ChangeTool):
             "additionalProperties": False,
         },
         edit_format="passage",
-        draft="new_text",
+        draft_argument="new_text",
         safety=WRITES_PATH,
     )
 
@@ -219,7 +219,7 @@ class Write(ChangeTool):
             "required": ["path", "content"],
             "additionalProperties": False,
         },
-        draft="content",
+        draft_argument="content",
         safety=WRITES_PATH,
     )
 

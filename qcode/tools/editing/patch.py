@@ -64,7 +64,7 @@ class ApplyPatch(ChangeTool):
             "additionalProperties": False,
         },
         edit_format="patch",
-        draft="input",
+        draft_argument="input",
         safety=FileAccess("write", _paths),
     )
 

@@ -213,7 +213,7 @@ class NotebookEdit(ChangeTool):
             "required": ["path", "cell"],
             "additionalProperties": False,
         },
-        draft="source",
+        draft_argument="source",
         safety=WRITES_PATH,
     )
 

@@ -28,7 +28,7 @@ from qcode.agent.sessions.history import (
 )
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
-from qcode.engine.synthetic import marker_arguments
+from qcode.engine.synthetic import placeholder_arguments
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, AttemptRecord, TurnEnded
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
@@ -347,11 +347,11 @@ def test_denied_call_is_marked() -> None:
 
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) -> None:
-    call = ToolCall("c1", "write", marker_arguments('{"path": "a.py", "content": "x'))
+    call = ToolCall("c1", "write", placeholder_arguments('{"path": "a.py", "content": "x'))
     text = written(form, user("go"), assistant(call), Message("user", (ToolResult("c1", "write", "Split it."),)))
     assert "a.py" in text
     assert "_qcode" not in text
-    cut = ToolCall("c1", "shell", marker_arguments('{"command": "ls'))
+    cut = ToolCall("c1", "shell", placeholder_arguments('{"command": "ls'))
     text = written(form, user("go"), assistant(cut), Message("user", (ToolResult("c1", "shell", "Again."),)))
     assert "incomplete arguments" in text
     assert "_qcode" not in text

@@ -22,7 +22,7 @@ from qcode.protocol.events import (
     ToolStarted,
     TurnEvent,
 )
-from qcode.protocol.messages import MARKER_KEY, Message, Text, ToolCall, ToolResult, user
+from qcode.protocol.messages import PLACEHOLDER_KEY, Message, Text, ToolCall, ToolResult, user
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.text.json import JsonObject, parse_object
 from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, REPORT, Played
@@ -146,7 +146,7 @@ def _check_calls(played: Played) -> None:
             call = event.call if isinstance(event, ToolStarted) else event.approval.call
             arguments = parse_object(call.arguments)
             assert arguments is not None
-            assert MARKER_KEY not in arguments
+            assert PLACEHOLDER_KEY not in arguments
             assert _was_sent_whole(played, call, arguments)
     made = [call.call_id for message in played.messages for call in message.calls]
     finished = [event.call.call_id for event in played.events if isinstance(event, ToolFinished)]

@@ -123,7 +123,7 @@ def test_truncated_write_is_split_after_its_rejection() -> None:
         reply = reply_to(request(messages, cap))
         assert (reply.stop, reply.call.name) == (StopReason.MAX_TOKENS, "write")
         assert parse_object(reply.arguments) is None
-    stored = ToolCall(reply.call.call_id, "write", synthetic.marker_arguments(reply.arguments))
+    stored = ToolCall(reply.call.call_id, "write", synthetic.placeholder_arguments(reply.arguments))
     rejection = synthetic.split_guidance("write", reply.arguments, 64_000, 1)
     messages += [assistant(Text(reply.text), stored), result(stored, rejection, is_error=True)]
     file, names = "", []
