@@ -43,8 +43,8 @@ class _Agent:
     """The start of each running call, by its id."""
     asked_call_ids: set[str] = field(default_factory=set)
     """The ids of the calls whose question is open."""
-    wait: str = ""
-    """The reason of the current wait; it becomes a line if the sub-agent does not fail for this reason."""
+    wait_reason: str = ""
+    """Why the sub-agent waits, empty if it does not. It becomes a line, unless it is also the reason of a failure."""
 
 
 class AgentCards:
@@ -60,7 +60,7 @@ class AgentCards:
         """Add an event to its card; return the new activity, empty if it has not changed."""
         call_id, inner = event.call_id, event.event
         agent = self._agents.setdefault(call_id, _Agent())
-        if agent.wait and _is_progress(inner):
+        if agent.wait_reason and _is_progress(inner):
             self._end_wait(call_id, agent)
         if detail := _agent_detail(inner):
             self._cards.update_card(call_id, CardUpdate(detail=detail))
@@ -73,13 +73,13 @@ class AgentCards:
                 return f"a sub-agent is running {call_in_words(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
-            case UsageUpdated(usage=usage) if not agent.wait:
+            case UsageUpdated(usage=usage) if not agent.wait_reason:
                 tokens = tokens_text((usage.input or 0) + (usage.output or 0))
                 summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
                 self._cards.update_card(call_id, CardUpdate(summary=summary))
             case LimitReached(error=ErrorInfo(message=text)) | Waiting(why=text):
-                agent.wait = one_line(text)
-                self._cards.update_card(call_id, CardUpdate(summary=agent.wait))
+                agent.wait_reason = one_line(text)
+                self._cards.update_card(call_id, CardUpdate(summary=agent.wait_reason))
             case Notice(text=text):
                 self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
             case WebSearched(queries=queries):
@@ -99,24 +99,23 @@ class AgentCards:
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
     def end(self, call_id: str, summary: str = "") -> bool:
-        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one.
+        """Withdraw the open questions of the sub-agent of an ended call; return False if the call had no sub-agent.
 
-        `summary` is the result that the card shows.
+        `summary` is the result that the card shows. It repeats the reason of the last wait if that made the call fail.
         """
         agent = self._agents.pop(call_id, None)
-        if (
-            agent is not None
-            and agent.wait
-            and agent.wait.removesuffix("…") not in one_line(summary, _MAX_SUMMARY_CHARS)
-        ):
+        if agent is None:
+            return False
+        shown_summary = one_line(summary, _MAX_SUMMARY_CHARS)
+        if agent.wait_reason and agent.wait_reason.removesuffix("…") not in shown_summary:
             self._end_wait(call_id, agent)
-        for asked_id in agent.asked_call_ids if agent is not None else ():
+        for asked_id in agent.asked_call_ids:
             self._withdraw(asked_id)
-        return agent is not None
+        return True
 
     def _end_wait(self, call_id: str, agent: _Agent) -> None:
         """Turn the reason of the last wait into a line of the card, and of its unfolded form."""
-        line, agent.wait = f"! {agent.wait}\n", ""
+        line, agent.wait_reason = f"! {agent.wait_reason}\n", ""
         update = CardUpdate(append=line, detail=f"{line}\n", summary=count_text(agent.steps, "step"))
         self._cards.update_card(call_id, update)
 

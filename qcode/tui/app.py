@@ -144,12 +144,14 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.commands.table import COMMANDS, show_keys_and_todos
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import AttachmentFinder
-        from qcode.tui.view import AppView, SessionName
+        from qcode.tui.view import AppView, SessionTitle
 
         self.add_themes()
         agent, widgets, clock = self.agent, self.widgets, self.options.clock
         finder = AttachmentFinder(agent, notify=widgets.transcript.add_notice, on_index_change=self._offer_new_files)
-        self.session_name = SessionName(agent.sessions, self.terminal_title.show_session_title, widgets.status.add_turn)
+        self.session_title = SessionTitle(
+            agent.sessions, self.terminal_title.show_session_title, widgets.status.add_side_usage
+        )
         self._add_runners()
         self.server_watch = ServerWatch(agent.servers, widgets, self.turns)
         self.view = AppView(
@@ -160,7 +162,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.shell,
             finder,
             self.server_watch,
-            self.session_name,
+            self.session_title,
             welcome=self.welcome,
             clock=clock,
             leave=self._begin_leaving,
@@ -173,7 +175,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         set_bindings(self, bindings(self.context.settings.ui.keys, COMMANDS))
         widgets.prompt.set_sources(self._sources(finder))
         show_keys_and_todos(self.commands, widgets)
-        self.session_name.refresh()
+        self.session_title.refresh()
         self.view.failures.watch(self._call_in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
@@ -198,7 +200,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.agent,
             widgets.transcript,
             spawn=self._spawn_shell,
-            show=widgets.status.show_shell_line,
+            show_activity=widgets.status.show_shell_line,
             on_end=lambda is_stopped: self.turns.send_queued(is_interrupted=is_stopped),
             clock=clock,
         )
@@ -207,11 +209,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.commands.command import argument_hint, choices_for
 
         return CompletionSources(
-            lambda text: choices_for(text, self.commands),
-            lambda text: argument_hint(text, self.commands),
-            finder.files,
-            finder.pictures,
-            finder.resources,
+            commands=lambda text: choices_for(text, self.commands),
+            hint=lambda text: argument_hint(text, self.commands),
+            files=finder.files,
+            pictures=finder.pictures,
+            resources=finder.resources,
         )
 
     def get_driver_class(self) -> type[Driver]:
@@ -271,9 +273,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _farewell(self) -> str:
         """Return the lines that `run` prints after the app has ended; empty if the session has no messages."""
-        conversation, totals = self.agent.conversation if self.is_ready else None, self.widgets.status.run_totals
-        if conversation is None or not conversation.messages:
+        if not self.is_ready or not self.agent.conversation.messages:
             return ""
+        conversation, totals = self.agent.conversation, self.widgets.status.run_totals
         replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
         reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
         seconds = self.options.clock() - self._app_start
@@ -362,9 +364,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.view.scroll_transcript("end" if event.to_end else "home")
 
     @on(Prompt.EarlierPromptRequested)
-    def _take_back(self) -> None:
-        """Move the last queued text back into the prompt; with an empty queue, recall the history."""
-        queued_text = self.turns.take_back() if self.is_ready else ""
+    def _recall_queued(self) -> None:
+        """Move the last queued prompt back into the editor; with an empty queue, recall the history."""
+        queued_text = self.turns.unqueue_last() if self.is_ready else ""
         if queued_text:
             self.widgets.prompt.replace_text(queued_text)
         else:
@@ -436,12 +438,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             return
         if not self.widgets.prompt.is_attached:
             return  # the user quit, or the terminal went away
-        agent = self.agent
         self.widgets.status.change(
-            model=agent.conversation.model,
-            mode=agent.conversation.mode,
+            model=self.agent.conversation.model,
+            mode=self.agent.conversation.mode,
             is_opening=False,
-            is_restricted=not agent.trust.is_trusted,
+            is_restricted=not self.agent.trust.is_trusted,
         )
         self._add_commands(commands)
         self._show_conversation(notices)
@@ -459,7 +460,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         agent, options = self.agent, self.options
         if agent.servers is not None:
             with self.view.failures.report_errors():
-                agent.servers.start(self._refresh_servers)
+                agent.servers.start(lambda: self.call_later(self.server_watch.refresh))
                 self.server_watch.refresh()
         self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")
         self._run_in_background(self.show_sandbox, "sandbox")
@@ -494,7 +495,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._events_before_ready):
             self.agent.keys.finish("")
             return
-        # Wait behind the held-back keys in each queue that they pass: of the app, of the prompt, of the app again.
+        # The held-back keys pass through the queues of the app, the prompt and the app again. Opening the screen by
+        # the same way makes it wait until the prompt has got these keys.
         self.call_later(self.widgets.prompt.call_later, self.call_later, self.view.connect, "")
 
     def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
@@ -504,9 +506,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             await self.view.failures.guard(work())
 
         _: Worker[None] = self.run_worker(guarded_work, group=group)
-
-    def _refresh_servers(self) -> None:
-        self.call_later(self.server_watch.refresh)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self.run_worker(coroutine, group="turn")
@@ -544,7 +543,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             setting,
             self.terminal_title,
             self.widgets,
-            show_theme=self.apply_theme,
+            apply_theme=self.apply_theme,
             use_mode=self.commands.use_mode,
         )
 
@@ -562,7 +561,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _announce(self, state: State) -> None:
         self.terminal_title.announce(state)
         if state == "idle":
-            self._run_in_background(self.session_name.make, "title")
+            self._run_in_background(self.session_title.make, "title")
 
     def _ring(self, text: str) -> None:
         """Ring the bell if it is on or the terminal has lost the focus; without the focus, also show a notification."""
@@ -580,8 +579,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.terminal.clipboard import Clipboard
 
         environ = {"TERM": "headless"} if self.is_headless else os.environ
-        history_file = self.options.history_file
-        return Clipboard(environ, sys.platform, self.write_sequence, history_file and history_file.parent).copy(text)
+        state_dir = self.options.history_file.parent if self.options.history_file is not None else None
+        return Clipboard(environ, sys.platform, self.write_sequence, state_dir).copy(text)
 
     def survives(self, error: Exception) -> bool:
         """Report an error of a widget; return False if the app must end instead."""

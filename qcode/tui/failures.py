@@ -38,12 +38,13 @@ _APP_COMMANDS = (
     ("name another model with -m PROVIDER/MODEL", "choose another model with /model"),
     ("`qcode help ", "`!qcode help "),
 )
+"""Advice in errors that names a command of the command line, and the words for the app."""
 
 
 def with_app_commands(text: str) -> str:
-    """Return `text` with commands of the command line replaced by commands of the app."""
-    for command, in_app in _APP_COMMANDS:
-        text = text.replace(command, in_app)
+    """Return `text` with commands of the command line replaced by those of the app."""
+    for advice, advice_in_app in _APP_COMMANDS:
+        text = text.replace(advice, advice_in_app)
     return text
 
 
@@ -65,7 +66,7 @@ class Failures:
     def __init__(self, report: Report, notify: Callable[[Level, str], None]) -> None:
         self._report = report
         self._notify = notify
-        self._restore: list[Callable[[], None]] = []
+        self._restore_hooks: list[Callable[[], None]] = []
         self._error_times: list[float] = []
 
     def show(self, failure: BaseException) -> None:
@@ -122,12 +123,13 @@ class Failures:
 
         threading.excepthook = thread_failed
         loop.set_exception_handler(task_failed)
-        self._restore = [
+        self._restore_hooks = [
             lambda: setattr(threading, "excepthook", previous_hook),
             lambda: loop.set_exception_handler(previous_handler),
         ]
 
     def unwatch(self) -> None:
         """Restore the hooks that `watch` replaced."""
-        while self._restore:
-            self._restore.pop()()
+        for restore_hook in self._restore_hooks:
+            restore_hook()
+        self._restore_hooks = []

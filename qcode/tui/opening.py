@@ -29,11 +29,11 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
 
 
 def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-    """Return the commands of the table and of files, and the notices of the start."""
+    """Restore a resumed session; return the built-in commands, those of files and skills, and the first notices."""
     custom = agent.custom_commands(typed_names(COMMANDS))
     options = agent.context.options
-    restored = restore_session(agent.conversation, options) if options.resume is not None else ()
-    notices = (*restored, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
+    restore_notices = restore_session(agent.conversation, options) if options.resume is not None else ()
+    notices = (*restore_notices, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
     commands = (*COMMANDS, *map(as_custom_command, custom.commands))
     return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
 

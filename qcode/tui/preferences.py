@@ -134,14 +134,14 @@ def apply_setting(
     terminal_title: TerminalTitle,
     widgets: MainWidgets,
     *,
-    show_theme: Callable[[str], None],
+    apply_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
 ) -> bool:
     """Apply a setting to the running app; return False if only the next start reads it."""
     value = setting.value
     match setting.name:
         case "ui.theme" if isinstance(value, str):
-            show_theme(value)
+            apply_theme(value)
         case "ui.bell":
             terminal_title.has_bell = value if isinstance(value, bool) else None
         case "ui.title":

@@ -130,9 +130,9 @@ class Presenter:
         self._streamed_call_ids: set[str] = set()
         self._has_shown_content = False
         self._reply_note = ""  # the warning about the last reply, which is shown with the next step or at the end
-        self._is_end_explained = False
+        self._is_end_explained = False  # a notice has said why the last reply is incomplete
         self._is_user_turn = False  # False during `/compact`
-        self._pending_restart: Retry | None = None
+        self._pending_restart: Retry | None = None  # shown with the next event, which may tell the output cap
         self._recovery = ""  # how the reply is being recovered, such as `continued 1/3`; it precedes the activity
         self._activity_text = ""
         self._wait = ""  # the reason of the current wait, which the mark of an interrupted turn names
@@ -249,18 +249,13 @@ class Presenter:
         if call.call_id not in (other.call_id for other in self._calls):
             return ""
         self._question_numbers.setdefault(call.call_id, len(self._question_numbers) + 1)
-        waiting = [
-            other
-            for other in self._calls
-            if other.call_id in self._open_cards
-            and other.call_id not in self._question_numbers
-            and not is_read_only(other.name)
-        ]
-        count = len(self._question_numbers) + len(waiting)
+        unasked = (other for other in self._calls if other.call_id not in self._question_numbers)
+        may_ask = [other for other in unasked if other.call_id in self._open_cards and not is_read_only(other.name)]
+        count = len(self._question_numbers) + len(may_ask)
         return f"{self._question_numbers[call.call_id]} of {count}" if count > 1 else ""
 
     def _withdraw(self, call_id: str) -> None:
-        """Close the approval of a call that has begun or ended, and the questions that its tool server asked."""
+        """Close the questions about a call that has ended, and those that its tool server asked."""
         self._interaction.withdraw(call_id)
         for question in self._server_questions.pop(call_id, ()):
             if self._interaction.withdraw(question.id):
@@ -380,37 +375,21 @@ class Presenter:
         has_agent = self._agents.end(call.call_id, outcome.summary)
         self._withdraw(call.call_id)
         self._ensure_card(call, shown_state(call.name, event.state, outcome.summary))
-        # The card keeps showing a plan, because the result of its call is only the user's decision.
-        plan = plan_of(call)
-        # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
-        content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         # The live output of a command omits text that arrived too fast, so the result replaces it.
-        is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
-        is_shown = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
-        has_run = event.state in ("done", "failed")
-        # Why the call did not run. It is empty if the state suffices, as for `Declined.`
-        reason = content if outcome.shown else ""
-        if event.state == "denied":
-            reason = content = content.partition(": ")[2]
-        elif event.state == "cancelled":
-            content = ""  # the card shows the state, and the output so far
-        summary = one_line(outcome.summary if has_run else reason)
-        if reason and not has_run and not outcome.diff:
-            # The reason is shown once: in the title if it is one line, otherwise below it.
-            summary, content = (summary, "") if summary == reason else ("", content)
-        first_line, _, other_lines = content.partition("\n")
-        if is_shown and summary == one_line(first_line) and not summary.endswith("…"):
-            content = other_lines
-        summary = _without_repetition(call, summary, event.state)
-        notes = ["tool call sent as text"] if call.is_from_text else []
-        notes += ["edited by you"] if event.is_revised else []
+        is_streamed = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
+        summary, output = _shown_result(event, is_streamed=is_streamed)
+        notes = (
+            "tool call sent as text" if call.is_from_text else "",
+            "edited by you" if event.is_revised else "",
+            _without_repetition(call, summary, event.state),
+        )
         self._transcript.update_card(
             call.call_id,
             CardUpdate(
-                output=content if is_shown and content else None,
+                output=output or None,
                 diff=outcome.diff or None,
-                summary=" · ".join([*notes, summary] if summary else notes) or None,
-                plan=plan or None,
+                summary=" · ".join(filter(None, notes)) or None,
+                plan=plan_of(call) or None,
                 sandbox_note=sandbox_note(outcome.sandbox, has_failed=event.state == "failed") or None,
                 seconds=event.seconds,
             ),
@@ -424,7 +403,8 @@ class Presenter:
 
     def _end_turn(self, event: TurnEnded) -> None:
         self._transcript.settle()
-        is_cancelled, is_explained = event.outcome is Outcome.CANCELLED, False
+        is_cancelled = event.outcome is Outcome.CANCELLED
+        is_explained = False
         self._close_cards("cancelled")
         self._streamed_call_ids.clear()
         self._status.show_activity(None)
@@ -449,6 +429,7 @@ class Presenter:
         self._activity_text = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
+        """Set the state of the open cards and close them. `only` is the ids of their calls; None means all."""
         for call_id in tuple(self._open_cards) if only is None else only:
             if call_id in self._open_cards:
                 self._transcript.update_card(call_id, CardUpdate(state=state))
@@ -474,6 +455,44 @@ _UnshownEvent: TypeAlias = (
     | ContinuationTerminated
     | ToolPayloadRepair
 )
+
+
+def _shown_result(event: ToolFinished, *, is_streamed: bool) -> tuple[str, str]:
+    """Return the summary and the output for the card of an ended call; a text that would be in both is in one.
+
+    `is_streamed`: the card already shows the whole output.
+    """
+    outcome = event.outcome
+    # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
+    output = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
+    if event.state in ("done", "failed"):
+        summary = one_line(outcome.summary)
+    else:
+        reason, output = _reason_not_run(event, output)
+        summary = one_line(reason)
+        if reason and not outcome.diff:
+            # The reason is shown once: in the title if it is one line, otherwise below it.
+            summary, output = (summary, "") if summary == reason else ("", output)
+    is_diff_enough = bool(outcome.diff) and not outcome.problems
+    # The card keeps showing a plan, because the result of its call is only the user's decision.
+    is_plan_enough = bool(plan_of(event.call)) and event.state != "denied"
+    if is_streamed or is_diff_enough or is_plan_enough:
+        return summary, ""
+    first_line, _, other_lines = output.partition("\n")
+    if summary == one_line(first_line) and not summary.endswith("…"):
+        output = other_lines
+    return summary, output
+
+
+def _reason_not_run(event: ToolFinished, output: str) -> tuple[str, str]:
+    """Return why a call did not run, empty if its state suffices, and what is left of `output` to show."""
+    if event.state == "denied":
+        reason = output.partition(": ")[2]  # `Declined: use a copy` becomes `use a copy`; `Declined.` becomes empty
+        return reason, reason
+    reason = output if event.outcome.shown else ""
+    if event.state == "cancelled":
+        return reason, ""  # the card shows the state, and the output so far
+    return reason, output
 
 
 def _without_repetition(call: ToolCall, summary: str, state: CallState) -> str:

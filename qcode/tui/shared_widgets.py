@@ -76,19 +76,19 @@ def hanging_rows(line: str, width: int) -> Iterator[str]:
     indent = len(line) - len(line.lstrip(" "))
     columns = _COLUMNS.match(line)
     if columns is None:
-        yield from _wrap_after(line[indent:], " " * indent, " " * indent, width)
+        yield from _wrap_after(line[indent:], first=" " * indent, others=" " * indent, width=width)
         return
     left, right = columns["left"], line[columns.end() :]
     column = cell_len(line[: columns.end()])
     if width - column >= _MIN_RIGHT_CELLS:
-        yield from _wrap_after(right, line[: columns.end()], " " * column, width)
+        yield from _wrap_after(right, first=line[: columns.end()], others=" " * column, width=width)
         return
     below = " " * (indent + _BELOW_INDENT)
-    yield from _wrap_after(left[indent:], " " * indent, below, width)
+    yield from _wrap_after(left[indent:], first=" " * indent, others=below, width=width)
     yield from _wrap_after(right, first=below, others=below, width=width)
 
 
-def _wrap_after(text: str, first: str, others: str, width: int) -> Iterator[str]:
+def _wrap_after(text: str, *, first: str, others: str, width: int) -> Iterator[str]:
     """Wrap `text` to `width`. `first` precedes the first row, `others` each further row."""
     lead = first
     for start, end, _ in break_text(text, max(1, width - max(cell_len(first), cell_len(others)))):

@@ -16,6 +16,7 @@ from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
 from qcode.tui.transcript.line import shorten
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -50,11 +51,21 @@ def _card_output(outcome: ToolOutcome) -> str:
     return OMISSION.sub(lambda _: omission_for_user[0], output, count=1)
 
 
+@dataclass(slots=True)
+class _RunningLine:
+    """A shell line that runs, with its card."""
+
+    card_id: str
+    line: str
+    output_end: str = ""
+    """The end of the output so far, at most `_MAX_PARTIAL_CHARS`."""
+
+
 class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
-    `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc would stop, None if no line
-    runs. `on_end` is called after the output of a line was attached, with whether the user stopped the line.
+    `spawn` starts a coroutine as a worker. `show_activity` gets the activity of the line that Esc would stop, None if
+    no line runs. `on_end` is called after the output of a line was attached, with True if the user stopped the line.
     """
 
     def __init__(
@@ -63,48 +74,47 @@ class ShellLines:
         transcript: TranscriptView,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        show: Callable[[Activity | None], None] = lambda activity: None,
+        show_activity: Callable[[Activity | None], None] = lambda activity: None,
         on_end: Callable[[bool], None] = lambda is_stopped: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent = agent
         self._transcript = transcript
         self._spawn = spawn
-        self._show = show
+        self._show_activity = show_activity
         self._on_end = on_end
         self._clock = clock
         self.hint = INTERRUPT_HINT
         """The keys for a running line, shown on its card."""
         self.on_result: Callable[[str, str], None] = lambda card_id, summary: None
         """Called with the id of the card and the summary of each line that ended without being stopped."""
-        self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
+        self._activities: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
     @property
     def is_running(self) -> bool:
-        return bool(self._tasks)
+        return bool(self._activities)
 
     def start(self, line: str) -> None:
         """Run a line; its card shows the result."""
         self._count += 1
-        card_id = f"!{self._count}"
-        self._transcript.add_card(card_id, "!", shown_line(line))
-        self._transcript.update_card(card_id, CardUpdate(state="running", hint=self.hint))
-        partial_output = [""]
-
-        def show(text: str) -> None:
-            partial_output[0] = (partial_output[0] + text)[-_MAX_PARTIAL_CHARS:]
-            self._transcript.update_card(card_id, CardUpdate(append=text))
-
-        task = asyncio.ensure_future(self._run(card_id, line, show))
-        self._tasks[task] = Activity(f"running {shorten(shown_line(line), _MAX_SHOWN_CELLS)}", self._clock())
+        running = _RunningLine(f"!{self._count}", line)
+        self._transcript.add_card(running.card_id, "!", shown_line(line))
+        self._transcript.update_card(running.card_id, CardUpdate(state="running", hint=self.hint))
+        task = asyncio.ensure_future(self._run(running))
+        self._activities[task] = Activity(f"running {shorten(shown_line(line), _MAX_SHOWN_CELLS)}", self._clock())
         self._show_latest()
-        self._spawn(self._follow(card_id, line, task, partial_output))
+        self._spawn(self._follow(running, task))
 
-    async def _run(self, card_id: str, line: str, show: Callable[[str], None]) -> ToolOutcome:
+    async def _run(self, running: _RunningLine) -> ToolOutcome:
         """Run a line until it ends, or until the user moves it to the background as a call of the shell tool."""
-        with self._agent.conversation.background.track_call(card_id, "shell") as requested:
-            return await self._agent.toolbox.run_user_command(line, show, requested)
+
+        def show_output(text: str) -> None:
+            running.output_end = (running.output_end + text)[-_MAX_PARTIAL_CHARS:]
+            self._transcript.update_card(running.card_id, CardUpdate(append=text))
+
+        with self._agent.conversation.background.track_call(running.card_id, "shell") as background_requested:
+            return await self._agent.toolbox.run_user_command(running.line, show_output, background_requested)
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""
@@ -114,43 +124,38 @@ class ShellLines:
     @property
     def _latest(self) -> asyncio.Task[ToolOutcome] | None:
         """The latest line that runs and was not stopped."""
-        return next((task for task in reversed(self._tasks) if not task.cancelling()), None)
+        return next((task for task in reversed(self._activities) if not task.cancelling()), None)
 
     def _show_latest(self) -> None:
-        self._show(self._tasks[self._latest] if self._latest is not None else None)
+        latest = self._latest
+        self._show_activity(self._activities[latest] if latest is not None else None)
 
     async def close(self) -> None:
         """Stop all lines and wait until none runs."""
-        for task in self._tasks:
+        for task in self._activities:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._activities:
+            await asyncio.wait(self._activities)
 
-    async def _follow(
-        self, card_id: str, line: str, task: asyncio.Task[ToolOutcome], partial_output: list[str]
-    ) -> None:
-        """Wait for a line to end, then show and attach its output. If this coroutine is cancelled, stop the line.
-
-        `partial_output` has one item: the end of the output so far, for a line that is stopped.
-        """
+    async def _follow(self, running: _RunningLine, task: asyncio.Task[ToolOutcome]) -> None:
+        """Wait for a line to end, then show and attach its output. If this coroutine is cancelled, stop the line."""
         try:
             await asyncio.wait({task})
         finally:
-            del self._tasks[task]
+            del self._activities[task]
             task.cancel()
             self._show_latest()
         if task.cancelled():
-            content = partial_output[0] or "[no output]"
-            outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card_id, CardUpdate(state="stopped"))
+            outcome = ToolOutcome(running.output_end or "[no output]", is_error=True, summary=_STOPPED)
+            self._transcript.update_card(running.card_id, CardUpdate(state="stopped"))
         else:
             outcome = task.result()
-            # Live output is unbounded; the stored output is truncated.
-            output = _card_output(outcome)
-            state: CardState = "failed" if outcome.is_error else "done"
-            self._transcript.update_card(
-                card_id, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
+            update = CardUpdate(
+                state="failed" if outcome.is_error else "done",
+                output=_card_output(outcome),  # truncated; it replaces the live output, which has no limit
+                summary=one_line(outcome.summary),
             )
-            self.on_result(card_id, outcome.summary)
-        self._agent.conversation.attach((shell_block(line, outcome),))
+            self._transcript.update_card(running.card_id, update)
+            self.on_result(running.card_id, outcome.summary)
+        self._agent.conversation.attach((shell_block(running.line, outcome),))
         self._on_end(task.cancelled())

@@ -112,7 +112,7 @@ class Status:
     shell_line: Activity | None = None
     """The user's `!` line that runs; shown if `activity` is None."""
     is_opening: bool = False
-    """A session is being resumed, so its mode is not known yet."""
+    """A session is being resumed whose mode is not known yet, because no flag sets it."""
     hint: str = ""
     """A short text, such as `press Esc again to rewind`, shown instead of the activity."""
     effort: str = ""
@@ -217,7 +217,7 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
 
 
 def _interrupt_key(status: Status, *, is_long: bool) -> str:
-    """Return the key that interrupts the turn. In insert mode, Esc enters normal mode."""
+    """Return ` · ` and the key that interrupts the turn. It is Ctrl+C in vim's insert mode, which Esc leaves."""
     key = "Ctrl+C" if status.vim == "INSERT" else "Esc"
     return f"{_KEY_GAP}{key}{_TO_INTERRUPT if is_long else ''}"
 
@@ -240,9 +240,8 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
 def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Content:
     """Return the activity in at most `max_cells` cells. A hint or an open question replaces it.
 
-    `interrupt` names the key that stops the activity. It is kept when the text is shortened.
+    `interrupt` is ` · ` and the key that stops the activity. It is kept when the text is shortened.
     """
-    activity = status.activity or status.shell_line
     if status.hint:
         return Content.styled(shorten_to_words(status.hint, max_cells), "$text-warning")
     words, keys = status.question
@@ -253,6 +252,7 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
         words = shorten_to_words(words, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
+    activity = status.activity or status.shell_line
     if activity is None:
         return Content("")
     if not activity.is_moving:
@@ -260,10 +260,9 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
         return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
     frame = _SPINNER[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_SPINNER)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
-    if not words:
-        return Content.assemble(
-            (frame, "$text-accent"), (interrupt.removesuffix(_TO_INTERRUPT).replace(_KEY_GAP, " "), "$muted")
-        ).truncate(max_cells)
+    if not words:  # only the spinner and the key, such as `⠋ Esc`
+        key = interrupt.removeprefix(_KEY_GAP).removesuffix(_TO_INTERRUPT)
+        return Content.assemble((frame, "$text-accent"), (f" {key}", "$muted")).truncate(max_cells)
     return Content.assemble((f"{frame} {words}", "$text-accent"), (elapsed, "$muted"), (interrupt, "$muted"))
 
 
@@ -289,7 +288,10 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:
-    """Return the mode of vim, if the prompt has one, and the permission mode in effect; a shell line has none."""
+    """Return vim's mode, if vim keys are on, then the permission mode in effect.
+
+    While the user types a `!` line, which runs without asking, `shell command` replaces the permission mode.
+    """
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
     if status.is_opening:
         return Content.styled("opening the session" if is_long else "opening", "$muted")
@@ -307,7 +309,7 @@ def _mode(status: Status, *, is_long: bool) -> Content:
 
 
 def _is_shell_line_typed(status: Status) -> bool:
-    """Whether Enter runs the prompt in the shell: it starts with `!`, and no question waits for an answer."""
+    """Return whether Enter runs the prompt in the shell: it starts with `!`, and no question waits for an answer."""
     is_waiting = status.activity is not None and not status.activity.is_moving
     return status.is_shell_prompt and not status.question[0] and not is_waiting
 
@@ -342,7 +344,10 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
 
 
 def cost_total_text(status: Status | SessionTotals) -> str:
-    """Return the cost of a session or a run: `at least $0.42` if a part of it is unknown; empty if no part is known."""
+    """Return the cost of a session or a run; empty if no cost is known.
+
+    If a part is unknown, it is `at least $0.42`, or `cost unknown` if the known part is free.
+    """
     if status.cost is None:
         return ""
     if status.has_unknown_cost:
@@ -374,7 +379,7 @@ class StatusLine(Widget):
         self._repaint_rate: float = 0
         self._initial_problem = status.problem
         self._totals = self._run_totals = SessionTotals()
-        self._turn: UsageUpdated | None = None
+        self._turn_usage: UsageUpdated | None = None  # of the running turn, which the totals do not include yet
         self._countdown = ""
         self.on_countdown: Callable[[str], None] = lambda remaining: None
         """Called with the remaining time of a wait for a limit whenever it changes, and with "" at its end."""
@@ -414,14 +419,14 @@ class StatusLine(Widget):
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Show the usage of the running turn, added to the previous turns."""
-        self._turn = event
+        self._turn_usage = event
         self._show_totals()
         self.change(context_tokens=event.context_tokens, context_window=event.context_window)
 
     def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
-        """Add a finished turn to the totals."""
-        self._turn = None
-        self.add_side_usage(usage, cost)
+        """Add the running turn, which has ended, to the totals."""
+        self._turn_usage = None
+        self._add(usage, cost)
 
     def add_turns(self, turns: Iterable[tuple[Usage, Decimal | None]]) -> None:
         """Add the turns of a resumed session to the totals; there may be thousands."""
@@ -430,7 +435,10 @@ class StatusLine(Widget):
         self._show_totals()
 
     def add_side_usage(self, usage: Usage, cost: Decimal | None) -> None:
-        """Add usage outside the turns to the totals. A turn may be running."""
+        """Add usage outside the turns, such as that of a title, to the totals. A turn may be running."""
+        self._add(usage, cost)
+
+    def _add(self, usage: Usage, cost: Decimal | None) -> None:
         self._totals = self._totals.plus(_tokens(usage), cost)
         self._run_totals = self._run_totals.plus(_tokens(usage), cost)
         self._show_totals()
@@ -438,12 +446,11 @@ class StatusLine(Widget):
     @property
     def run_totals(self) -> SessionTotals:
         """The usage of this run in all of its sessions, without the earlier turns of a resumed one."""
-        turn = self._turn
-        return self._run_totals if turn is None else self._run_totals.plus(_tokens(turn.usage), turn.cost)
+        return self._with_running_turn(self._run_totals)
 
     def forget_session(self) -> None:
         """Reset the totals for a new session."""
-        self._totals, self._turn = SessionTotals(), None
+        self._totals, self._turn_usage = SessionTotals(), None
         self._show_totals()
         self.change(context_tokens=0)
 
@@ -454,9 +461,12 @@ class StatusLine(Widget):
         return render_status(self.status, self.size.width, now)
 
     def _show_totals(self) -> None:
-        turn = self._turn
-        totals = self._totals if turn is None else self._totals.plus(_tokens(turn.usage), turn.cost)
+        totals = self._with_running_turn(self._totals)
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
+
+    def _with_running_turn(self, totals: SessionTotals) -> SessionTotals:
+        turn = self._turn_usage
+        return totals if turn is None else totals.plus(_tokens(turn.usage), turn.cost)
 
     def _set_repaint_rate(self, times_per_second: float) -> None:
         """Repaint the line at this rate from now on; 0 stops the timer."""

@@ -7,7 +7,7 @@ terminal, such as `ansi_blue`. An optional table `[variables]` overrides single 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,16 @@ class ThemeError(ValueError):
     """A theme file cannot be used. The message is one line with the file and the change it needs."""
 
 
-def theme_folders(package: Path | None = None) -> tuple[Path, ...]:
-    """Return the folder of the built-in themes, inside the package or beside it in a checkout; empty without one."""
+def builtin_folder(package: Path | None = None) -> Path | None:
+    """Return the folder of the built-in themes, inside the package or beside it in a checkout; None if it is missing.
+
+    `package` is the folder of the package, that of qcode by default.
+    """
     root = package if package is not None else Path(__file__).resolve().parent.parent
     for folder in (root / "themes", root.parent / "themes"):
         if folder.is_dir():
-            return (folder,)
-    return ()
+            return folder
+    return None
 
 
 def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tuple[str, ...]]:
@@ -91,8 +94,7 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
     """
     themes: dict[str, Theme] = {}
     problems: list[str] = []
-    folders = [*theme_folders(), *([user_folder] if user_folder is not None else [])]
-    for path in (path for folder in folders for path in _files(folder)):
+    for path in (*_theme_files(builtin_folder()), *_theme_files(user_folder)):
         try:
             theme = read_theme(path)
         except ThemeError as problem:
@@ -110,14 +112,15 @@ def first_theme(
 ) -> Theme | None:
     """Return the theme of the first paint without loading the others; None if they are needed to choose it.
 
-    `has_few_colors`: the terminal has 16 colors or none, so only a theme with the colors of the terminal is returned.
+    `has_few_colors`: the terminal has 16 colors or none, so only a theme of terminal colors is returned.
     """
-    folders = theme_folders()
-    if not folders or (user_folder is not None and any(_files(user_folder))):
+    folder = builtin_folder()
+    if folder is None or _theme_files(user_folder):
         return None
-    name = choose_theme(chosen, (path.stem for path in _files(folders[0])), environ, has_few_colors=has_few_colors)
+    names = (path.stem for path in _theme_files(folder))
+    name = choose_theme(chosen, names, environ, has_few_colors=has_few_colors)
     try:
-        theme = read_theme(folders[0] / f"{name}.toml")
+        theme = read_theme(folder / f"{name}.toml")
     except ThemeError:
         return None
     if has_few_colors and not theme.ansi:
@@ -229,7 +232,7 @@ _FIRST_CUBE_STEP = 95
 
 
 def with_grays(theme: Theme) -> Theme:
-    """Return a theme for 256 colors, with the nearest grays for dark backgrounds; different ones stay different.
+    """Return a theme for 256 colors, with the nearest grays for dark backgrounds. Different backgrounds stay different.
 
     A theme without one of the three backgrounds stays as it is.
     """
@@ -255,16 +258,19 @@ def _gray_index(color: Color) -> int:
 
 
 def _gray(color: Color, index: int) -> str:
-    """Return the gray if `color` is darker than the cube; otherwise the color."""
+    """Return the gray at `index` of `_GRAYS` if `color` is darker than the color cube; otherwise `color`."""
     level = _GRAYS[min(index, len(_GRAYS) - 1)]
     return color.hex if max(color.rgb) >= _FIRST_CUBE_STEP else Color(level, level, level).hex
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _theme_files(folder: Path | None) -> list[Path]:
+    """Return the theme files of `folder`; empty if it is None or cannot be read."""
+    if folder is None:
+        return []
     try:
-        yield from sorted(folder.glob("*.toml"))
+        return sorted(folder.glob("*.toml"))
     except OSError:
-        return
+        return []
 
 
 def _color_variables() -> tuple[str, ...]:

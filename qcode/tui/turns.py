@@ -24,7 +24,7 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.messages import Text
+from qcode.protocol.messages import Block, Text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.main_widgets import MainWidgets
@@ -39,7 +39,7 @@ State: TypeAlias = Literal["idle", "working", "asking"]
 
 
 _OUTPUT_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
-"""A turn with one of these events has an output that the user has seen, so its prompt is not taken back."""
+"""A turn with one of these events has an output that the user has seen, so its prompt is not restored."""
 
 
 class Turns:
@@ -75,10 +75,11 @@ class Turns:
         self._server_question_ids: set[str] = set()
         self._sent_text = ""  # the prompt of the last turn, as the user typed it
         self._blocked_text = ""  # the prompt of the last turn, if a hook blocked it before it was sent
-        self._is_taking_back = self._has_output = False
-        self._has_named_recall = False
-        self.on_take_back: Callable[[], None] = lambda: None
-        """Called after a prompt without output was removed from the conversation, to show the usage without it."""
+        self._restores_prompt = False  # the user interrupted the turn with `stop(restores_prompt=True)`
+        self._has_output = False  # the running turn had an event of `_OUTPUT_EVENTS`
+        self._has_shown_resend_hint = False
+        self.on_prompt_restored: Callable[[], None] = lambda: None
+        """Called after a turn without output was undone, to show the usage without it."""
         max_continuations = agent.context.settings.output.max_continuations
         agent.use_output_columns(widgets.transcript.output_columns)
         self._presenter = Presenter(
@@ -116,11 +117,11 @@ class Turns:
         # From here on nothing may fail: without its worker the turn would never end.
         self._turn_ended = asyncio.Event()
         self._is_cancelling = False
-        self._sent_text, self._is_taking_back, self._has_output = submission.typed_text, False, False
+        self._sent_text, self._restores_prompt, self._has_output = submission.typed_text, False, False
         self._announce("working")
         self._spawn(self._run(events))
 
-    def take_back(self) -> str:
+    def unqueue_last(self) -> str:
         """Remove the last queued prompt and return its text as the user typed it.
 
         Return an empty string if the queue is empty, or if the prompt has already joined the running turn.
@@ -148,7 +149,7 @@ class Turns:
         """
         if not self.is_running or self._is_cancelling:
             return False
-        self._is_cancelling, self._is_taking_back = True, restores_prompt
+        self._is_cancelling, self._restores_prompt = True, restores_prompt
         for approval_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
@@ -209,8 +210,8 @@ class Turns:
         outcome = Outcome.ERROR
         try:
             outcome = await self._show(events)
-            if outcome is Outcome.CANCELLED and self._is_taking_back:
-                await self._take_back_prompt()
+            if outcome is Outcome.CANCELLED and self._restores_prompt:
+                await self._restore_prompt()
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(report_failure(failure, self._report))
         finally:
@@ -224,7 +225,7 @@ class Turns:
         if blocked:
             self._widgets.prompt.put_back(blocked)
 
-    async def _take_back_prompt(self) -> None:
+    async def _restore_prompt(self) -> None:
         """Undo the turn if it had no output, and put its text back into the prompt. The session file keeps the turn."""
         widgets, sent_text = self._widgets, self._sent_text
         is_possible = sent_text and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
@@ -239,12 +240,10 @@ class Turns:
             await checkpoints.perform(plan)
         except ValueError:
             return
-        attachments = [(block, parse_attached(block.text)) for block in blocks if isinstance(block, Text)]
         # The typed text names files and labels, but not the output of commands, so that is attached again.
-        outputs = (block for block, attached in attachments if attached and attached.kind in ("shell", "job"))
-        self._conversation.attach(tuple(outputs))
+        self._conversation.attach(tuple(block for block in blocks if _is_command_output(block)))
         widgets.transcript.withdraw_prompt()
-        self.on_take_back()
+        self.on_prompt_restored()
         widgets.prompt.put_back(sent_text)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
@@ -283,8 +282,10 @@ class Turns:
         """Name the key that recalls a prompt whose request failed; the first time only, because it never changes."""
         if error.kind == ErrorKind.PROMPT_BLOCKED:
             self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
-        elif self._sent_text and not self._has_output and not self._has_named_recall and error.kind != ErrorKind.BUDGET:
-            self._has_named_recall = True
+            return
+        can_resend = self._sent_text and not self._has_output and error.kind != ErrorKind.BUDGET
+        if can_resend and not self._has_shown_resend_hint:
+            self._has_shown_resend_hint = True
             self._widgets.transcript.add_notice("info", "Press Up to get your prompt back and send it again.")
 
     def send_queued(self, *, is_interrupted: bool) -> None:
@@ -316,6 +317,12 @@ class Turns:
                 self._announce("working")
 
 
+def _is_command_output(block: Block) -> bool:
+    """Return whether an attachment is the output of a `!` line or a background job."""
+    attached = parse_attached(block.text) if isinstance(block, Text) else None
+    return attached is not None and attached.kind in ("shell", "job")
+
+
 async def close_events(events: AsyncIterator[TurnEvent]) -> None:
     """Close the stream of a turn, which cancels a running turn; a plain iterator has nothing to close."""
     close = getattr(events, "aclose", None)
@@ -334,8 +341,9 @@ _UNREACHABLE_WORDS: dict[str, str] = {
     ErrorKind.QUOTA: "quota used up",
     ErrorKind.OVERLOADED: "overloaded",
 }
+"""The words for the status line, by the kind of an error that makes the model unreachable."""
 
-_ANSWERS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.UNKNOWN_MODEL, ErrorKind.SERVER)
+_REACHED_ERRORS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW, ErrorKind.UNKNOWN_MODEL, ErrorKind.SERVER)
 """Errors of a provider that was reached and did not refuse the key."""
 
 
@@ -354,7 +362,7 @@ class ConnectivityStatus:
             case TurnEnded(error=error) if error is not None and error.kind in _UNREACHABLE_WORDS:
                 until = None if error.retry_after is None else self._clock() + error.retry_after
                 self._status.show_problem(_UNREACHABLE_WORDS[error.kind], until)
-            case TurnEnded(error=error) if error is not None and error.kind in _ANSWERS:
+            case TurnEnded(error=error) if error is not None and error.kind in _REACHED_ERRORS:
                 self._status.end_problem()
             case _:
                 pass

@@ -20,7 +20,7 @@ from qcode.agent.context.attachments import attachment_line
 from qcode.agent.settings import Setting
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
-from qcode.protocol.events import Level
+from qcode.protocol.events import Level, Notice
 from qcode.protocol.messages import Text
 from qcode.protocol.usage import Usage
 from qcode.text.clean import quoted
@@ -66,7 +66,7 @@ _NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error
 """The titles of a panel with notices, by level, the least severe first."""
 
 
-class SessionName:
+class SessionTitle:
     """The title of the session. `show` gets each new title, `add_usage` the usage of the small model that wrote it."""
 
     def __init__(
@@ -103,7 +103,7 @@ class AppView:
         shell: ShellLines,
         attachments: AttachmentFinder,
         servers: ServerWatch,
-        session_name: SessionName,
+        session_title: SessionTitle,
         *,
         welcome: Welcome,
         clock: Callable[[], float],
@@ -129,13 +129,13 @@ class AppView:
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
         )
-        self._copy = copy
+        self.copy_text = copy
         self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
-        self.session_name: SessionName = session_name
+        self.session_title: SessionTitle = session_title
         self.apply_setting = apply_setting
         self._session_id = agent.conversation.session_id
         self._has_resumed = False
-        self._shown_notices: tuple[tuple[Level, str], ...] = ()
+        self._panel_notices: list[Notice] = []
         self.model_use: ModelUse = ModelUse(agent, notify=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
@@ -150,18 +150,16 @@ class AppView:
 
     @property
     def is_prompt_empty(self) -> bool:
-        """Whether the user is writing nothing: no prompt, no answer, no search text."""
+        """Whether the prompt is empty and the user writes nothing elsewhere: no answer, no search text."""
         widgets = self._widgets
         return widgets.prompt.is_empty and not widgets.approval.is_writing_text and not widgets.search.is_open
 
     @property
-    def is_writing(self) -> bool:
-        """Whether the prompt has the focus."""
+    def is_prompt_focused(self) -> bool:
         return self.app.focused is self._widgets.prompt
 
     @property
     def has_question(self) -> bool:
-        """Whether a question is open."""
         return self._widgets.approval.request is not None
 
     @property
@@ -171,7 +169,7 @@ class AppView:
 
     @property
     def is_asking_about_draft(self) -> bool:
-        """Whether a question is open about a call that the user can edit, or that takes a text."""
+        """Whether a question is open whose call the user can edit, or whose answer is a text."""
         return self._widgets.approval.is_editable
 
     def leave(self) -> None:
@@ -189,14 +187,16 @@ class AppView:
 
     def _connect_callbacks(self) -> None:
         """Connect the jobs to cards, and the attachments and the queue to the prompt."""
-        self.turns.on_take_back = lambda: self.run_later(self._show_usage())
+        self.turns.on_prompt_restored = lambda: self.run_later(self._show_usage())
         pending = self._agent.conversation.attachments
         pending.on_change = self._show_attachments
         self._show_attachments(pending.blocks)
         self.prompt.drop_attachment = self._drop_attachment
         queue = self._widgets.queue
-        self.prompt.queued_texts, queue.on_change = lambda: queue.typed_texts, self.prompt.save_draft
-        self.prompt.attached_texts, self.prompt.restore_attached = self._attached_texts, self._restore_attached
+        queue.on_change = self.prompt.save_draft
+        self.prompt.queued_texts = lambda: queue.typed_texts
+        self.prompt.attached_texts = self._attached_texts
+        self.prompt.restore_attached = self._restore_attached
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
         self._shell.on_result = self.jobs.after_shell_line
@@ -253,7 +253,6 @@ class AppView:
         return self._widgets.aside.is_open and self.aside.has_answer
 
     def start_shell(self, line: str) -> None:
-        """Run a line in the shell."""
         self._shell.start(line)
         self.transcript.scroll_end(animate=False)
 
@@ -287,10 +286,12 @@ class AppView:
         if is_in_view:
             return
         panel = self._widgets.help
-        has_notices = panel.is_open and panel.heading in _NOTICE_TITLES.values()
-        self._shown_notices = (*(self._shown_notices if has_notices else ()), (level, text))
-        worst = max(self._shown_notices, key=lambda notice: list(_NOTICE_TITLES).index(notice[0]))
-        self.show_panel(_NOTICE_TITLES[worst[0]], "\n".join(notice for _, notice in self._shown_notices))
+        if not (panel.is_open and panel.heading in _NOTICE_TITLES.values()):
+            self._panel_notices.clear()
+        self._panel_notices.append(Notice(level, text))
+        levels = {notice.level for notice in self._panel_notices}
+        most_severe = next(level for level in reversed(_NOTICE_TITLES) if level in levels)
+        self.show_panel(_NOTICE_TITLES[most_severe], "\n".join(notice.text for notice in self._panel_notices))
 
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)
@@ -354,8 +355,8 @@ class AppView:
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:
-        """Show the session's name, and fill the status line. Counting takes a while, so it is done in a thread."""
-        self.session_name.refresh()
+        """Show the session's title, and fill the status line. Counting takes a while, so it is done in a thread."""
+        self.session_title.refresh()
         conversation, status = self._agent.conversation, self._widgets.status
         context = await asyncio.to_thread(conversation.context_report)
         status.forget_session()
@@ -380,12 +381,13 @@ class AppView:
             self.put_in_prompt(command)
 
     def _show_model(self) -> None:
-        conversation, line = self._agent.conversation, self._widgets.status
-        window = line.status.context_window if line.status.model == conversation.model else 0
-        line.change(model=conversation.model, context_window=window, effort=shown_effort(conversation))
+        conversation, status_line = self._agent.conversation, self._widgets.status
+        is_same_model = status_line.status.model == conversation.model
+        window = status_line.status.context_window if is_same_model else 0
+        status_line.change(model=conversation.model, context_window=window, effort=shown_effort(conversation))
         self._widgets.transcript.change_welcome(self._welcome_lines())
-        if self._agent.conversation.model != self._first_model:
-            self._widgets.status.forget_problem()
+        if conversation.model != self._first_model:
+            status_line.forget_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""
@@ -402,15 +404,15 @@ class AppView:
         )
         self.open_screen(screen, self._show_connected)
 
-    def _show_connected(self, connected: ConnectResult | None) -> None:
-        if connected is None:
+    def _show_connected(self, result: ConnectResult | None) -> None:
+        if result is None:
             return
-        if connected.theme:
-            self.use_theme(connected.theme)
-        if connected.lines:
-            self.notify("info", "\n".join(connected.lines))
-        if connected.model:
-            self.model_use.use(connected.model)
+        if result.theme:
+            self.use_theme(result.theme)
+        if result.lines:
+            self.notify("info", "\n".join(result.lines))
+        if result.model:
+            self.model_use.use(result.model)
 
     def show_mode(self) -> None:
         self._widgets.status.change(mode=self._agent.conversation.mode)
@@ -462,16 +464,13 @@ class AppView:
         else:
             self.app.action_suspend_process()
 
-    def copy_text(self, text: str) -> str:
-        return self._copy(text)
-
     def open_link(self, address: str) -> None:
         """Open `address` in a browser; copy it if the user could not see a browser."""
         if driver.has_browser(os.environ, sys.platform) and not self.app.is_headless:
             self.app.open_url(address)
             self.hint(f"opening {shorten(address, 60)}")
         else:
-            self.hint(f"copied {shorten(address, 40)} {self._copy(address)}")
+            self.hint(f"copied {shorten(address, 40)} {self.copy_text(address)}")
 
     def toggle_search(self) -> None:
         search = self._widgets.search
@@ -490,14 +489,16 @@ class AppView:
     def scroll_transcript(self, to: Scroll) -> None:
         """Scroll the transcript, or an open side question; page keys scroll the menu, the open help, or a question."""
         panel, transcript = self._widgets.help, self._widgets.transcript
-        if self._widgets.menu.is_open and to in ("page_up", "page_down"):
-            self._widgets.menu.page(-1 if to == "page_up" else 1)
-            return
-        if panel.is_open and to in ("page_up", "page_down"):
-            panel.scroll_page(-1 if to == "page_up" else 1)
-            return
-        if self.has_question and to in ("page_up", "page_down") and self._widgets.approval.view.scroll_page(to):
-            return
+        if to == "page_up" or to == "page_down":
+            step = -1 if to == "page_up" else 1
+            if self._widgets.menu.is_open:
+                self._widgets.menu.page(step)
+                return
+            if panel.is_open:
+                panel.scroll_page(step)
+                return
+            if self.has_question and self._widgets.approval.view.scroll_page(to):
+                return
         if self._widgets.aside.is_open:
             self._widgets.aside.scroll(to)
             return

@@ -187,13 +187,13 @@ def shared_style_rules() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def shared_themes() -> Iterator[None]:
     """Read each theme of qcode and compute the colors of each theme once for all apps."""
-    qcode_folders, read = theme.theme_folders(), theme.read_theme
+    builtin_folder, read = theme.builtin_folder(), theme.read_theme
     themes: dict[Path, Theme] = {}
     colors: dict[object, dict[str, str]] = {}
     generate = ColorSystem.generate
 
     def read_once(path: Path) -> Theme:
-        if path.parent not in qcode_folders:
+        if path.parent != builtin_folder:
             return read(path)
         if path not in themes:
             themes[path] = read(path)

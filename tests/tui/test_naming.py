@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from qcode.agent.reports import TurnUsage
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import ApiCalls, LimitReached
+from qcode.protocol.events import ApiCalls, LimitReached, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.tui.terminal.driver import RESTORE_TITLE, SAVE_TITLE, TerminalTitle
 from tests.tui.harness import Running, drive
@@ -20,7 +20,7 @@ def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
     named: list[str] = []
 
     async def test(run: Running) -> None:
-        run.app.session_name.show = named.append
+        run.app.session_title.show = named.append
         await run.send("go")
         await run.until(lambda: bool(named) and named[-1] == "Dates in the parser")
         await run.pilot.pause()
@@ -28,6 +28,24 @@ def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
         await run.send("/rename x")
         await run.pilot.pause()
         assert named[-1] == "x"
+
+    drive(test, conversation)
+
+
+def test_cost_of_a_title_does_not_hide_the_cost_of_a_turn_that_has_started_since() -> None:
+    waiting = Gate()
+    running = UsageUpdated(Usage(10, 5), Decimal("0.5"), 15, 1_000)
+    conversation = ScriptedConversation([*says("hi"), running, waiting, ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await waiting.reached.wait()
+        conversation.library.made = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
+        await run.app.session_title.make()
+        cost = run.app.widgets.status.status.cost
+        waiting.open()
+        await run.until_idle()
+        assert cost == Decimal("0.51")
 
     drive(test, conversation)
 

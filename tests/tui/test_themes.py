@@ -16,11 +16,11 @@ from qcode.tui.theme import (
     AUTO,
     COLORS,
     ThemeError,
+    builtin_folder,
     choose_theme,
     load_themes,
     parse_theme,
     read_theme,
-    theme_folders,
     with_grays,
 )
 from qcode.tui.transcript.line import style_of
@@ -300,9 +300,9 @@ def test_packaged_theme_folder_is_preferred_to_that_of_a_checkout(tmp_path: Path
     package = tmp_path / "qcode"
     (tmp_path / "themes").mkdir()
     package.mkdir()
-    assert theme_folders(package) == (tmp_path / "themes",)
+    assert builtin_folder(package) == tmp_path / "themes"
     (package / "themes").mkdir()
-    assert theme_folders(package) == (package / "themes",)
+    assert builtin_folder(package) == package / "themes"
 
 
 def test_user_theme_replaces_built_in_of_the_same_name(tmp_path: Path) -> None:

@@ -281,17 +281,18 @@ INTERRUPTS: tuple[Command, ...] = (
 
 
 def _is_writing_prompt(context: CommandContext) -> bool:
-    return context.screen.is_writing
+    return context.screen.is_prompt_focused
 
 
 def _is_typing_prompt(context: CommandContext) -> bool:
     """Return whether keys are typed into the prompt, not in vim's normal mode, in which Ctrl+R is redo."""
-    return context.screen.is_writing and not context.screen.prompt.is_commanding
+    return context.screen.is_prompt_focused and not context.screen.prompt.is_commanding
 
 
 def _is_editable(context: CommandContext) -> bool:
     """Return whether there is a text for the user's editor: the prompt, an answer, or the call of a question."""
-    return context.screen.is_writing or context.screen.is_writing_answer or context.screen.is_asking_about_draft
+    screen = context.screen
+    return screen.is_prompt_focused or screen.is_writing_answer or screen.is_asking_about_draft
 
 
 PROMPT: tuple[Command, ...] = (

@@ -232,7 +232,7 @@ def run_unrecorded(context: CommandContext, command: Command, argument: str) -> 
     """Run a command in the app without adding it to the recent commands; show a notice if it raises an error."""
     with context.screen.failures.report_errors():
         command.run(context, argument)
-        context.screen.session_name.refresh()
+        context.screen.session_title.refresh()
 
 
 _PROMPT_PREFIX = "prompt:"
