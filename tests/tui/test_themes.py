@@ -47,7 +47,7 @@ OURS = (
     "gruvbox-dark",
     "tokyo-night",
 )
-COLOURED = tuple(name for name in OURS if not name.startswith("terminal"))
+COLORED = tuple(name for name in OURS if not name.startswith("terminal"))
 
 TEXT_SLOTS = (
     *("welcome", "user", "user-mark", "thinking", "thinking-title", "mark", "dim", "notice-info", "notice-warning"),
@@ -133,7 +133,7 @@ def _distance(one: RichColor | None, other: RichColor | None) -> float:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", COLOURED)
+@pytest.mark.parametrize("name", COLORED)
 def test_every_text_contrasts_with_its_background(name: str) -> None:
     least = 7.0 if name == "high-contrast" else 4.5
     for slots, style in styles_of(name).items():
@@ -162,7 +162,7 @@ ON_GROUNDS = (
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("colors", ["truecolor", "256"])
-@pytest.mark.parametrize("name", COLOURED)
+@pytest.mark.parametrize("name", COLORED)
 def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(name: str, colors: str) -> None:
     system = COLOR_SYSTEMS[colors]
     ratios: dict[str, float] = {}
@@ -262,7 +262,7 @@ def test_readable_text_keeps_its_color_and_other_text_most_of_its_hue() -> None:
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", COLOURED)
+@pytest.mark.parametrize("name", COLORED)
 def test_old_text_of_an_attempt_is_readable(name: str) -> None:
     style = styles_of(name)[("old",)]
     assert style.color is not None
@@ -270,7 +270,7 @@ def test_old_text_of_an_attempt_is_readable(name: str) -> None:
     assert contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)) >= 3.0
 
 
-@pytest.mark.parametrize("name", COLOURED)
+@pytest.mark.parametrize("name", COLORED)
 def test_every_panel_color_contrasts_with_every_background(name: str) -> None:
     theme = load_themes()[0][name]
     variables = {**theme.to_color_system().generate(), **theme.variables}
@@ -335,7 +335,7 @@ def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
         ({"name": "No Caps"}, "name must be"),
         ({"name": 3}, "name must be"),
         ({"dark": "yes"}, "dark must be true or false"),
-        ({"colours": {}}, "colours; did you mean colors?"),
+        ({"colors": {}}, "colors; did you mean colors?"),
         ({"variables": {"boder": "#123456"}}, "variables.boder; did you mean variables.border?"),
         ({"colors": {}}, "colors.primary is missing"),
         (
