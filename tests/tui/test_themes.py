@@ -335,7 +335,7 @@ def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
         ({"name": "No Caps"}, "name must be"),
         ({"name": 3}, "name must be"),
         ({"dark": "yes"}, "dark must be true or false"),
-        ({"colors": {}}, "colors; did you mean colors?"),
+        ({"color": {}}, "color; did you mean colors?"),
         ({"variables": {"boder": "#123456"}}, "variables.boder; did you mean variables.border?"),
         ({"colors": {}}, "colors.primary is missing"),
         (

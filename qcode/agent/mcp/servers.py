@@ -130,7 +130,7 @@ class Servers:
         self._shown_notices: set[str] = set()
         self._is_started = False
         self._all_started = asyncio.Event()
-        self._on_change: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], object] = lambda: None
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
     # For front ends
@@ -255,7 +255,7 @@ class Servers:
         """Set the folders in which the model can change files. Servers that start later are checked against them."""
         self._context = replace(self._context, roots=roots)
 
-    def start(self, on_change: Callable[[], None] | None = None) -> None:
+    def start(self, on_change: Callable[[], object] | None = None) -> None:
         """Start all servers on the running event loop; a second call does nothing.
 
         `on_change` is called there after each change. A caller that passes it must show the pending approvals.
