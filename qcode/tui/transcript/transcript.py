@@ -293,6 +293,25 @@ class CardChoosingPane(SearchingPane):
             case _:
                 pass
 
+    def _choice_y(self) -> int:
+        """Return the row of the view in which the chosen card begins; 0 without one."""
+        index = self.row_layout.index(self._chosen_entry) if self._chosen_entry is not None else None
+        return 0 if index is None else self._first_row(index) - round(self.scroll_y)
+
+    def _show_choice_at(self, y: int) -> None:
+        """Scroll so that the chosen card begins in row `y` of the view, if the user is choosing a card."""
+        index = self.row_layout.index(self._chosen_entry) if self._chosen_entry is not None else None
+        if index is None:
+            return
+        self.row_layout.lay_out(index)
+        top_index, row = self.row_layout.find(max(0, self._first_row(index) - y))
+        self.go_to(ReadingPosition(self.row_layout.entries[top_index], row))
+        self._move_choice_to(index)
+
+    def _first_row(self, index: int) -> int:
+        """Return the first row of an entry, after the gap above it."""
+        return self.row_layout.top(index) + self.row_layout.entries[index].gap
+
     def _cards(self) -> list[int]:
         """Return the indexes of the entries that can be unfolded and have rows."""
         width = self.row_layout.width
@@ -309,7 +328,7 @@ class CardChoosingPane(SearchingPane):
         if self._report_choice is not None and isinstance(entry, Foldable):
             action = "fold" if entry.is_unfolded else "unfold"
             self._report_choice(action if entry.has_two_forms(self.row_layout.width) else "")
-        self.reveal(self.row_layout.top(index) + self.row_layout.entries[index].gap)
+        self.reveal(self._first_row(index))
 
 
 _WIDTH_BEFORE_MOUNT = 80
@@ -421,10 +440,11 @@ class Transcript(CardChoosingPane):
 
     def toggle_folds(self) -> bool:
         """Unfold all reasoning, output and diffs, or fold them again; return whether that changed rows in view."""
-        before = self._rows_in_view()
+        before, choice_y = self._rows_in_view(), self._choice_y()
         self.content.toggle_folds()
         self.drop_selection()
         self.flush()
+        self._show_choice_at(choice_y)
         return self._rows_in_view() != before
 
     def _rows_in_view(self) -> list[str]:

@@ -62,6 +62,35 @@ def test_enter_unfolds_the_marked_card_only_and_folds_it_again() -> None:
     drive(test, ScriptedConversation([*READS, ended()]))
 
 
+def test_marked_card_stays_in_its_row_when_all_cards_are_unfolded() -> None:
+    calls = tuple(call("read", f'{{"path": "f{number}.py"}}', f"f{number}") for number in range(9))
+    script: list[Step] = [
+        reply("I read.", *calls, stop=StopReason.TOOL_USE),
+        *(ToolFinished(item, ToolOutcome("a line\n" * 9, summary="9 lines"), "done") for item in calls),
+        ended(),
+    ]
+
+    def marked_row(run: Running) -> tuple[int, str]:
+        rows = run.screen.split("\n")
+        return next(((at, row.split()[1]) for at, row in enumerate(rows) if "›Read" in row), (-1, "no mark"))
+
+    async def test(run: Running) -> None:
+        await begin(run)
+        await run.pilot.press("k", "k")
+        await run.pilot.pause()
+        before = marked_row(run)
+        assert before[1] == "f6.py"
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: "a line" in run.screen)
+        assert marked_row(run) == before
+        assert "Enter fold" in run.status
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: "a line" not in run.screen)
+        assert marked_row(run)[1] == "f6.py"
+
+    drive(test, ScriptedConversation(script))
+
+
 def test_hint_names_what_enter_does_with_the_marked_card() -> None:
     bare = call("read", '{"path": "bare.py"}', "bare")
     script = [
