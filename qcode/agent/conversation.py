@@ -65,7 +65,6 @@ from qcode.protocol.errors import InputError, ProviderError
 from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Limit, TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.session import SessionHooks
     from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Subagents
+    from qcode.protocol.provider import Provider
 
 
 class Conversation:

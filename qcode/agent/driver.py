@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from qcode.engine.effects import (
     Append,
@@ -46,11 +46,13 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApprovalRequested, Notice, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Limit, ReplyEnded
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.protocol.provider import Provider
 
 MAX_QUEUED_EVENTS = 512
 

@@ -1,9 +1,8 @@
 """The rules in force with the origin of each, and a record of every call of the session.
 
 `Permissions` owns the current policy of a conversation. A change applies from the next call on. Rules of the settings
-are never changed here, and a model cannot change any rule. `FolderRules` stores the rules that the user saved for one
-folder, in one file of the state folder. A folder is identified by its real path, device and inode. A file that other
-users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls run.
+are never changed here, and a model cannot change any rule. `config.folder_rules` stores the rules that the user saved
+for a folder. `flags_allowing` finds the flags that would have allowed denied calls.
 """
 
 from __future__ import annotations
@@ -20,24 +19,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.agent.options import RunContext
-from qcode.config import state_file
+from qcode.config.folder_rules import FolderRule, FolderRules
 from qcode.config.settings import Origin, Settings
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import RULE_EFFECTS, ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
-from qcode.safety.rules import Rules, exact_shell_rule, parse_rule, read_rules, why_not_allow
+from qcode.safety.rules import Rules, exact_shell_rule, is_rule, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_NOT_READ_ONLY, Verdict
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.json import JsonObject, parse_object
 from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.sessions.session import Session
 
-RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleScope: TypeAlias = Literal["settings", "session", "folder"]
 CallDecision: TypeAlias = Literal[
     "ran", "refused", "allowed", "session", "folder", "denied", "answered", "approved", "unanswered"
@@ -79,8 +77,6 @@ class CallRecord:
 
 
 MAX_DECISIONS = 2_000
-_EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
-"""The strictest first: the order in which rules decide, and in which they are listed."""
 _MAX_SUMMARY_CHARS = 80
 
 
@@ -88,9 +84,9 @@ _MAX_SUMMARY_CHARS = 80
 class Origins:
     """The origins of the configured rules and of the initial mode, and the rules saved for the folder."""
 
-    rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    rule_origins: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """The origin of each rule, by effect, in the order of the rules."""
-    mode: str | Origin = ""
+    mode_origin: str | Origin = ""
     stored_rules: FolderRules | None = None
     """None if no rule can be saved."""
     is_attended: bool = False  # whether a user can switch the mode
@@ -119,15 +115,11 @@ class Permissions:
     def __init__(self, policy: Policy, origins: Origins | None = None, clock: Callable[[], float] = time.time) -> None:
         self._configured_policy = policy
         self._origins = origins or Origins()
-        self._mode_origin = self._origins.mode
+        self._mode_origin = self._origins.mode_origin
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._user_rules = (
-            [self._restore_rule(rule) for rule in self._origins.stored_rules.read()]
-            if self._origins.stored_rules
-            else []
-        )
+        self._user_rules = self._stored_rules()
         self.policy = policy
         self._record_mode: Callable[[str], None] | None = None
         self._rebuild_policy()
@@ -151,7 +143,7 @@ class Permissions:
 
     def set_mode(self, mode: ApprovalMode) -> None:
         if mode != self.mode:
-            self._mode_origin = f"chosen at {self._now_text()}"
+            self._mode_origin = f"chosen at {_time_of_day(self._clock())}"
         self._configured_policy = self._configured_policy.with_mode(mode)
         self._rebuild_policy()
         if self._record_mode is not None:
@@ -228,8 +220,8 @@ class Permissions:
     def rules(self) -> tuple[RuleInForce, ...]:
         """Return every rule in force: rules that deny, then rules that ask, then rules that allow."""
         rows: list[RuleInForce] = []
-        for effect in _EFFECTS:
-            rules, origins = getattr(self._configured_policy.rules, effect), self._origins.rules.get(effect, ())
+        for effect in RULE_EFFECTS:
+            rules, origins = getattr(self._configured_policy.rules, effect), self._origins.rule_origins.get(effect, ())
             for index, rule in enumerate(rules):
                 origin = origins[index] if index < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, str(origin)))
@@ -304,8 +296,14 @@ class Permissions:
             self._rebuild_policy()
         return user_rule
 
-    def _restore_rule(self, rule: FolderRule) -> _UserRule:
-        return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
+    def _stored_rules(self) -> list[_UserRule]:
+        """Return the valid rules that are saved for the folder."""
+        stored = self._origins.stored_rules
+        return [
+            _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
+            for rule in (stored.read() if stored is not None else ())
+            if is_rule(rule.text)
+        ]
 
     def _rebuild_policy(self) -> None:
         """Rebuild the policy from the rules of the settings and the rules that the user added."""
@@ -313,7 +311,7 @@ class Permissions:
         unsandboxed = [user_rule for user_rule in self._user_rules if not user_rule.is_sandboxed]
         added = {
             effect: tuple(parse_rule(user_rule.text) for user_rule in unsandboxed if user_rule.effect == effect)
-            for effect in _EFFECTS
+            for effect in RULE_EFFECTS
         }
         rules = Rules(base.allow + added["allow"], base.ask + added["ask"], base.deny + added["deny"])
         sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._user_rules if user_rule.is_sandboxed)
@@ -325,16 +323,17 @@ class Permissions:
             day = _day(user_rule.timestamp)
             origin = f"saved for this folder, {cause}{', ' if user_rule.why else ' '}{day}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
-        at = datetime.fromtimestamp(user_rule.timestamp).astimezone()
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
-        return RuleInForce(user_rule.effect, user_rule.text, f"{cause} at {at:%H:%M}", "session", user_rule.number)
-
-    def _now_text(self) -> str:
-        return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
+        origin = f"{cause} at {_time_of_day(user_rule.timestamp)}"
+        return RuleInForce(user_rule.effect, user_rule.text, origin, "session", user_rule.number)
 
 
 def _folder_rule(user_rule: _UserRule) -> FolderRule:
     return FolderRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.why)
+
+
+def _time_of_day(timestamp: float) -> str:
+    return f"{datetime.fromtimestamp(timestamp).astimezone():%H:%M}"
 
 
 def _day(timestamp: float) -> str:
@@ -349,93 +348,9 @@ def _call_summary(call: ToolCall) -> str:
     return line if len(line) <= _MAX_SUMMARY_CHARS else f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
 
 
-FILE_NAME = "rules.json"
-
-_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class FolderRule:
-    """A rule saved for a folder; see `_UserRule` for `why`."""
-
-    effect: RuleEffect
-    text: str
-    timestamp: float  # in seconds since 1970
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FolderRules:
-    """The rules saved for `folder`. Every call reads the file, because another process may have changed it."""
-
-    state_dir: Path
-    folder: Path
-
-    @property
-    def path(self) -> Path:
-        return self.state_dir / FILE_NAME
-
-    def read(self) -> tuple[FolderRule, ...]:
-        """Return the rules, without entries that are invalid."""
-        identity = self._identity()
-        rows = next((row["rules"] for row in self._rows() if identity == _without_rules(row)), [])
-        rules = map(_folder_rule_from_json, rows if isinstance(rows, list) else [])
-        return tuple(rule for rule in rules if rule is not None)
-
-    def add(self, rule: FolderRule) -> None:
-        """Save a rule, and replace the same rule. Raise `OSError` if the file cannot be written."""
-        self._write([*(saved_rule for saved_rule in self.read() if not _is_same(saved_rule, rule)), rule])
-
-    def remove(self, rule: FolderRule) -> None:
-        """Remove a rule; an unknown rule is ignored. Raise `OSError` if the file cannot be written."""
-        rules = self.read()
-        remaining = [saved_rule for saved_rule in rules if not _is_same(saved_rule, rule)]
-        if len(remaining) < len(rules):
-            self._write(remaining)
-
-    def _write(self, rules: list[FolderRule]) -> None:
-        identity = self._identity()
-        others = [row for row in self._rows() if row.get("path") != identity["path"]]
-        rows: list[Json] = [
-            {"effect": rule.effect, "rule": rule.text, "at": round(rule.timestamp), "why": rule.why} for rule in rules
-        ]
-        folders: list[Json] = [*others, *([{**identity, "rules": rows}] if rows else [])]
-        state_file.save_json(self.path, {"version": _VERSION, "folders": folders})
-
-    def _rows(self) -> list[JsonObject]:
-        stored = state_file.load_json(self.path)
-        rows = stored.get("folders") if stored.get("version") == _VERSION else None
-        return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict) and "rules" in row]
-
-    def _identity(self) -> JsonObject:
-        real_path = self.folder.resolve()
-        state = real_path.stat()
-        return {"path": str(real_path), "device": state.st_dev, "inode": state.st_ino}
-
-
-def _without_rules(row: JsonObject) -> JsonObject:
-    return {name: value for name, value in row.items() if name != "rules"}
-
-
-def _is_same(rule: FolderRule, other: FolderRule) -> bool:
-    return (rule.effect, rule.text) == (other.effect, other.text)
-
-
-def _folder_rule_from_json(row: Json) -> FolderRule | None:
-    """Return a stored rule, None if it is invalid."""
-    if not isinstance(row, dict):
-        return None
-    effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
-    if effect not in _EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
-        return None
-    try:
-        parse_rule(text)
-    except ValueError:
-        return None
-    return FolderRule(effect, text, timestamp, why if isinstance(why, str) else "")
-
-
-_MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
+_ALLOWING_MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
+"""The modes that `flags_allowing` may propose, the narrowest first."""
+_TRUST_ALONE = "trust"
 
 
 def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[[str], ToolSpec]) -> tuple[str, int]:
@@ -445,25 +360,32 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
     mode to a broad one. If a mode is needed anyway, rules that it makes superfluous are omitted.
     """
     trusted = replace(policy, is_trusted=True)
-    grants = [_allowed_by(trusted, spec_of(call.name), _arguments(call)) for call in calls]
-    modes = [mode for mode in _MODES if mode in grants]
-    mode = modes[-1] if modes else None
-    flags = [] if policy.is_trusted or not any(grants) else ["--trust"]
-    if mode is not None:
-        flags += ["--permission-mode", mode]
-    policy_with_mode = trusted if mode is None else trusted.with_mode(mode)
+    grants = [_grant_for(trusted, spec_of(call.name), _arguments(call)) for call in calls]
+    flags = ["--trust"] if any(grants) and not policy.is_trusted else []
+    needed_modes = [mode for mode in _ALLOWING_MODES if mode in grants]
+    if needed_modes:
+        broadest = needed_modes[-1]
+        flags += ["--permission-mode", broadest]
+        trusted = trusted.with_mode(broadest)
+    rules: list[str] = []
     for call, grant in zip(calls, grants, strict=True):
-        is_new_rule = grant not in ("", "trust", *_MODES, *flags)
-        if is_new_rule and not policy_with_mode.judge(spec_of(call.name), _arguments(call)).is_allowed:
-            flags += ["--allowed-tools", grant]
+        if not grant or grant == _TRUST_ALONE or grant in (*_ALLOWING_MODES, *rules):
+            continue
+        if not trusted.judge(spec_of(call.name), _arguments(call)).is_allowed:
+            rules.append(grant)
+    for rule in rules:
+        flags += ["--allowed-tools", rule]
     return shlex.join(flags), grants.count("")
 
 
-def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
-    """Return what would allow a call in a trusted folder: `trust` alone, a rule or a mode; empty if nothing would."""
+def _grant_for(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
+    """Return the narrowest grant that would allow a call: `trust` alone, a rule or a mode; empty if none would.
+
+    `trusted` is the policy if the folder were trusted.
+    """
     verdict = trusted.judge(spec, arguments)
     if verdict.is_allowed:
-        return "trust"
+        return _TRUST_ALONE
     rule = verdict.proposed_rule
     if rule and trusted.with_allow(rule).judge(spec, arguments).is_allowed:
         return rule
@@ -471,7 +393,7 @@ def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
     exact = exact_shell_rule(command) if isinstance(command, str) else ""
     if exact and trusted.with_allow(exact).judge(spec, arguments).is_allowed:
         return exact
-    return next((mode for mode in _MODES if trusted.with_mode(mode).judge(spec, arguments).is_allowed), "")
+    return next((mode for mode in _ALLOWING_MODES if trusted.with_mode(mode).judge(spec, arguments).is_allowed), "")
 
 
 def _arguments(call: ToolCall) -> JsonObject:
@@ -567,12 +489,12 @@ def _probes(context: RunContext, search_path: str, project_folders: tuple[Path, 
 def configured_rules(settings: Settings) -> Rules:
     """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid rule."""
     permissions = settings.permissions
-    rules = {effect: getattr(permissions, effect) for effect in _EFFECTS}
+    rules = {effect: getattr(permissions, effect) for effect in RULE_EFFECTS}
     try:
         return read_rules(**rules)
     except ValueError:
         pass
-    for effect in _EFFECTS:
+    for effect in RULE_EFFECTS:
         origins = settings.item_origins.get(f"permissions.{effect}", ())
         for rule, origin in zip(rules[effect], origins, strict=False):
             try:
@@ -587,7 +509,7 @@ def origins_of(context: RunContext) -> Origins:
     settings = context.settings
     mode = settings.origin("permissions.mode")
     return Origins(
-        {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _EFFECTS},
+        {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in RULE_EFFECTS},
         "the default" if mode.kind == "default" else mode,
         FolderRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
         context.is_attended,

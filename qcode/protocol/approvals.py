@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from qcode.protocol.tools import ChangedFile
 
 ApprovalMode: TypeAlias = Literal["plan", "default", "accept-edits", "auto", "bypass"]
+RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
+"""The effect of a permission rule on the calls that it matches."""
+RULE_EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
+"""The strictest first: the order in which rules decide, and in which they are listed."""
 MODE_ALIASES: Mapping[str, ApprovalMode] = {"ask": "default"}
 """Other names of modes that the user may type. Front ends show `default` as `ask`."""
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.provider import Provider
 from qcode.providers import azure
 from qcode.providers.connection import Connection, Timeouts, check_address, describe_key, is_local, strip_version
 from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, is_openai, openai_quirks
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.protocol.provider import Provider
 
 WireProtocol: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock", "demo"]
 PROTOCOLS: tuple[WireProtocol, ...] = get_args(WireProtocol)

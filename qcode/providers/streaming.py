@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
 from qcode.providers.blocks import HostCallFacts, MarkSearch
 from qcode.providers.connection import Connection
@@ -32,6 +31,7 @@ from qcode.text.json import Json, JsonObject
 if TYPE_CHECKING:
     import httpx2
 
+    from qcode.protocol.provider import Provider
     from qcode.providers.text_calls.tail import TailEvents
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024

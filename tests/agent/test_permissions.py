@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.permissions import FolderRules, Origins, Permissions, judge_with_hook
+from qcode.agent.permissions import Origins, Permissions, judge_with_hook
+from qcode.config.folder_rules import FolderRule, FolderRules
 from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
 from qcode.safety.policy import Policy
@@ -134,6 +135,14 @@ def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
     assert len(permissions(tmp_path).rules()) == 1
     (tmp_path / "state/rules.json").chmod(0o666)
     assert permissions(tmp_path).rules() == ()
+
+
+def test_saved_text_that_is_not_a_rule_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    saved = FolderRules(tmp_path / "state", tmp_path / "work")
+    saved.add(FolderRule("allow", "shell(make", 0.0))
+    saved.add(FolderRule("deny", "shell(rm *)", 0.0))
+    assert [rule.text for rule in permissions(tmp_path).rules()] == ["shell(rm *)"]
 
 
 def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_path: Path) -> None:

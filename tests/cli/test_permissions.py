@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.permissions import FolderRule, FolderRules
 from qcode.cli.main import main
+from qcode.config.folder_rules import FolderRule, FolderRules
 from qcode.safety.sandbox.detection import find_sandbox
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.offered_tools import OfferedTool, offered_tools
-from qcode.agent.permissions import FolderRules, Origins, Permissions
+from qcode.agent.permissions import Origins, Permissions
+from qcode.config.folder_rules import FolderRules
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules

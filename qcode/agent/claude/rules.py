@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, RuleEffect
 from qcode.safety.rules import is_rule
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleSource: TypeAlias = Literal["flag", "user", "project"]
 """The origin of a rule. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleEffect, RuleSource, convert_rule, is_claude_rule
+from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.tool_names import qcode_name
 from qcode.config.load import PipedSettings
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import DEFAULT_MODEL_ALIASES
 from qcode.safety.rules import parse_rule

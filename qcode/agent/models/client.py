@@ -27,7 +27,6 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, ProviderError, QcodeError, UsageError
 from qcode.protocol.events import ReplyFinished, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.model import ModelFacts, ModelRequest, RetrySettings
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price
@@ -41,6 +40,7 @@ from qcode.safety.policy import Policy
 if TYPE_CHECKING:
     from qcode.agent.models.recording import Recording
     from qcode.agent.telemetry import Observer
+    from qcode.protocol.provider import Provider
     from qcode.providers.local import LocalWindow, WindowQuery
     from qcode.providers.tokens import TokenCounter
 

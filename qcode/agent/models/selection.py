@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.options import CHOOSE, LATEST, RunContext
@@ -23,12 +23,14 @@ from qcode.protocol.errors import (
     SessionError,
     UsageError,
 )
-from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
 from qcode.providers.openai.quirks import MaxTokensField
 from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.protocol.provider import Provider
 
 REPLAYS: Mapping[str, bool] = {"replay": False, "replay-timed": True}
 """The providers that play back a recording (`replay/FILE`), and whether they use its recorded times."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from qcode.agent import choices, crash, permissions, trust
+from qcode.agent import choices, crash, trust
 from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
@@ -23,6 +23,7 @@ from qcode.agent.trust import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
 from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
+from qcode.config import folder_rules
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
@@ -44,7 +45,7 @@ STATE_NAMES = {
     "history.jsonl": "prompts you typed",
     key_files.FOLDER_NAME: "keys, if no keyring works, and the list of those in the keyring",
     trust.FILE_NAME: "trusted folders",
-    permissions.FILE_NAME: "approvals you kept",
+    folder_rules.FILE_NAME: "approvals you kept",
     pins.FILE_NAME: "approved tool servers",
     choices.FILE_NAME: "the last model and theme",
     limits.FILE_NAME: "learned limits of models",

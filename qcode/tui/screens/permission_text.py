@@ -17,10 +17,9 @@ from qcode.agent.permissions import (
     CallRecord,
     CheckedKind,
     Permissions,
-    RuleEffect,
     RuleInForce,
 )
-from qcode.protocol.approvals import effective_mode, mode_label
+from qcode.protocol.approvals import RuleEffect, effective_mode, mode_label
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text

@@ -13,10 +13,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from qcode.agent.claude.rules import RuleEffect
 from qcode.config.lines import find_lines
 from qcode.config.load import parse_toml, read_config_text
-from qcode.protocol.approvals import ApprovalMode
+from qcode.protocol.approvals import ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError
 from qcode.text.clean import one_line
 from qcode.values import dataclass

@@ -15,9 +15,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qcode.agent.claude.rules import RuleEffect
 from qcode.agent.imports.configuration.findings import AddRule, NotConvertibleError, SettingsFile, SourceSetting
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, PROJECT_CANNOT_ALLOW, add_rule
+from qcode.protocol.approvals import RuleEffect
 from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass

@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from qcode.agent.claude.rules import MODES, RuleEffect, RuleSource, convert_rule, is_claude_rule
+from qcode.agent.claude.rules import MODES, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
 from qcode.agent.imports.configuration.findings import AddRule, SetMode, SettingsFile, SourceSetting
+from qcode.protocol.approvals import RULE_EFFECTS, RuleEffect
 from qcode.text.clean import single_spaced
 
-EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
 CLAUDE_TOOLS: Mapping[str, str] = {
     "read_file": "Read", "read_many_files": "Read", "readfile": "Read", "read": "Read",
     "write_file": "Write", "writefile": "Write", "write": "Write",
@@ -41,14 +41,14 @@ def add_claude_rules(file: SettingsFile, source: RuleSource) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
     file.report_invalid_table("permissions", may_deny=True)
-    for effect in EFFECTS:
+    for effect in RULE_EFFECTS:
         for text in _rule_texts(file, effect, "permissions", effect):
             add_rule(file, effect, text, _with_claude_tool(text), source, file.location("permissions", effect, text))
     mode = table.get("defaultMode")
     if isinstance(mode, str):
         _add_mode(file, mode)
     for key in table:
-        if key not in (*EFFECTS, "defaultMode"):
+        if key not in (*RULE_EFFECTS, "defaultMode"):
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
             location = file.location("permissions", key)
             file.add(SourceSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
