@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.events import Hook
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
-    from qcode.agent.mcp.spec import ServerSpec
+    from qcode.agent.mcp.spec import ReplacedServers, ServerSpec
     from qcode.agent.models.client import ModelClient
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
@@ -403,8 +403,8 @@ class Agent:
         self.toolbox.use_folders(folders, context.root)
         self.prompts.use_folders(folders)
 
-    def replace_servers(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Replace the tool servers of the client program; see `Servers.replace_client_servers` for the result."""
+    def replace_servers(self, specs: Sequence[ServerSpec]) -> ReplacedServers:
+        """Replace the tool servers of the client program; see `Servers.replace_client_servers`."""
         self._parts.add_server_secrets(specs)
         if self.toolbox.servers is None:
             self.toolbox.use_servers(self._parts.open_servers(()))

@@ -69,8 +69,8 @@ class ScriptedServers:
         self.asks = tuple(ask for ask in self.asks if ask.id != approval_id)
         self.changed()
 
-    def ask_again(self, server: str) -> None:
-        if self.answers and server == "theirs":
+    def ask_again(self, name: str) -> None:
+        if self.answers and name == "theirs":
             self.asks = (QUESTION,)
 
     def restart(self, server: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.mcp.mentions import ServerPrompt, arguments_of
 from qcode.agent.mcp.session import ListedResource
@@ -26,7 +27,23 @@ MAX_ROWS = 50
 _MAX_CACHED = 500
 """The maximum number of cached answers; one more clears the cache."""
 _TIMEOUT_S = 5.0
+_MAX_VALUE_CHARS = 200
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A request to a server for the values of one argument."""
+
+    server: str
+    kind: Literal["prompt", "template"]
+    name: str
+    """The name of the prompt, or the URI of the template."""
+    argument: str
+    value: str
+    """The value so far."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """The names and values of the arguments before this argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class ServerCompletion:
     def __init__(self, servers: Servers, on_answer: Callable[[], None]) -> None:
         self._servers = servers
         self._on_answer = on_answer
-        self._answers: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._answers: dict[CompletionRequest, tuple[str, ...]] = {}
         self._request_task: asyncio.Task[None] | None = None
 
     def resources(self, query: str) -> tuple[ResourceRow, ...]:
@@ -55,35 +72,28 @@ class ServerCompletion:
 
         An empty query has no completions.
         """
-        server, has_uri, typed = query.partition(":")
-        ready = self._servers.ready()
-        if not has_uri:
-            names = [
-                name
-                for name, ready_server in ready.items()
-                if ready_server.listing.resources and name.startswith(query)
-            ]
-            return tuple(
-                ResourceRow(f"{name}:", "resources of this tool server", is_complete=False) for name in names if query
-            )
-        if server not in ready:
+        if not query:
             return ()
-        query_text = typed.lower()
-        listed = [
-            listed_resource for listed_resource in ready[server].listing.resources if not listed_resource.is_template
-        ]
+        server, has_uri, typed = query.partition(":")
+        listings = {name: ready.listing for name, ready in self._servers.ready().items()}
+        if not has_uri:
+            names = [name for name, listing in listings.items() if listing.resources and name.startswith(query)]
+            return tuple(ResourceRow(f"{name}:", "resources of this tool server", is_complete=False) for name in names)
+        if server not in listings:
+            return ()
+        typed_lower = typed.lower()
+        listed = listings[server].resources
         hits = [
-            listed_resource
-            for listed_resource in listed
-            if query_text in listed_resource.uri.lower() or query_text in listed_resource.name.lower()
+            resource
+            for resource in listed
+            if not resource.is_template
+            and (typed_lower in resource.uri.lower() or typed_lower in resource.name.lower())
         ]
-        hits.sort(key=lambda resource: not resource.uri.lower().startswith(query_text))
-        rows = [
-            ResourceRow(f"{server}:{listed_resource.uri}", _resource_label(listed_resource)) for listed_resource in hits
-        ]
-        for template in ready[server].listing.resources:
-            if template.is_template:
-                rows += self._template_rows(server, template, typed)
+        hits.sort(key=lambda resource: not resource.uri.lower().startswith(typed_lower))
+        rows = [ResourceRow(f"{server}:{resource.uri}", _resource_label(resource)) for resource in hits]
+        for resource in listed:
+            if resource.is_template:
+                rows += self._template_rows(server, resource, typed)
         return tuple(rows[:MAX_ROWS])
 
     def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
@@ -91,69 +101,64 @@ class ServerCompletion:
         placeholders = list(_PLACEHOLDER.finditer(template.uri))
         if not placeholders:
             return []
-        name = placeholders[0].group()[1:-1]
-        prefix, suffix = template.uri[: placeholders[0].start()], template.uri[placeholders[0].end() :]
+        first = placeholders[0]
+        name = first.group().strip("{}")
+        prefix, suffix = template.uri[: first.start()], template.uri[first.end() :]
         if not typed.startswith(prefix):
-            is_begun = prefix.lower().startswith(typed.lower())
-            return (
-                [ResourceRow(f"{server}:{prefix}", f"{_resource_label(template)} {template.uri}", False)]
-                if is_begun
-                else []
-            )
+            if not prefix.lower().startswith(typed.lower()):
+                return []
+            label = f"{_resource_label(template)} {template.uri}"
+            return [ResourceRow(f"{server}:{prefix}", label, is_complete=False)]
         if len(placeholders) > 1 or not name.isidentifier():
             return []
-        values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
+        value_so_far = typed.removeprefix(prefix)
+        values = self._values(CompletionRequest(server, "template", template.uri, name, value_so_far))
         return [ResourceRow(f"{server}:{prefix}{value}{suffix}", _resource_label(template)) for value in values]
 
     def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
         """Return completions of the typed arguments: each is the typed text with a value for the last argument."""
-        names = [argument.name for argument in prompt.prompt.arguments]
         head, _, last = typed.rpartition(" ")
-        name, has_value, value = last.partition("=")
         try:
             earlier = arguments_of(prompt.prompt, head)
         except InputError:
             return ()
-        unset = [name for name in names if name not in earlier]
-        if not has_value:
-            if not unset:
-                return ()
-            name, value = unset[0], last
+        names = [argument.name for argument in prompt.prompt.arguments]
+        name, has_name, value = last.partition("=")
+        if not has_name:  # the value of the next argument, without its name
+            name, value = next((name for name in names if name not in earlier), ""), last
         if name not in names:
             return ()
         start = f"{head} " if head else ""
-        prefix = f"{name}=" if has_value else ""
-        values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), earlier)
+        prefix = f"{name}=" if has_name else ""
+        earlier_values = tuple(sorted(earlier.items()))
+        values = self._values(
+            CompletionRequest(prompt.server, "prompt", prompt.prompt.name, name, value, earlier_values)
+        )
         return tuple(f"{start}{prefix}{_quoted(text)}" for text in values)
 
-    def _values(self, request: tuple[str, ...], earlier: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the cached answer to a request; if there is none, ask the server and return no values.
-
-        `request` is (server, "prompt" or "template", name or URI, argument, value so far); `earlier` are the values of
-        the arguments before this argument.
-        """
-        cache_key = (*request, *(f"{name}={value}" for name, value in sorted(earlier.items())))
-        if cache_key not in self._answers:
+    def _values(self, request: CompletionRequest) -> tuple[str, ...]:
+        """Return the cached answer to a request; if there is none, ask the server and return no values."""
+        if request not in self._answers:
             if self._request_task is not None:
                 self._request_task.cancel()
-            self._request_task = asyncio.get_running_loop().create_task(self._ask(cache_key, request, dict(earlier)))
-        return self._answers.get(cache_key, ())
+            self._request_task = asyncio.get_running_loop().create_task(self._ask(request))
+        return self._answers.get(request, ())
 
-    async def _ask(self, cache_key: tuple[str, ...], request: tuple[str, ...], earlier: dict[str, str]) -> None:
+    async def _ask(self, request: CompletionRequest) -> None:
         """Ask the server and cache its answer; an error is cached as an empty answer."""
-        server, kind, name, argument, value = request
-        ready = self._servers.ready().get(server)
+        ready = self._servers.ready().get(request.server)
         values: tuple[str, ...] = ()
         if ready is not None:
-            try:
+            with suppress(ServerError, TimeoutError):
                 async with asyncio.timeout(_TIMEOUT_S):
-                    values = await ready.connection.complete(kind, name, argument, value, earlier)
-            except (ServerError, TimeoutError):
-                values = ()
+                    values = await ready.connection.complete(
+                        request.kind, request.name, request.argument, request.value, dict(request.earlier)
+                    )
         if len(self._answers) > _MAX_CACHED:
             self._answers.clear()
-        self._answers[cache_key] = tuple(single_spaced(clean(text), 200) for text in values[:MAX_ROWS])
-        if self._answers[cache_key]:
+        answer = tuple(single_spaced(clean(text), _MAX_VALUE_CHARS) for text in values[:MAX_ROWS])
+        self._answers[request] = answer
+        if answer:
             self._on_answer()
 
 

@@ -350,12 +350,7 @@ class ServerConnection:
                 await self._is_ready.wait()
         return "it can ask the user only in the older protocol, and was restarted with that; repeat the call"
 
-    async def _final_result(
-        self,
-        session: ClientSession,
-        send: Send,
-        running: RunningRequest,
-    ) -> object:
+    async def _final_result(self, session: ClientSession, send: Send, running: RunningRequest) -> object:
         """Send a request until its result is final; raise `ServerError` if that takes too many rounds.
 
         If a result requires input, collect the input, and send the request again with it and with the server's
@@ -400,14 +395,16 @@ class ServerConnection:
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         """Ask on behalf of the latest request that can ask: a server does not say which request its question is for."""
+        return await self._elicit_for(self._latest_request(), params)
+
+    def _latest_request(self) -> RunningRequest:
+        """Return the latest request that can ask the user; if none can, the latest one."""
         answerable = [running for running in self._running_requests if running.ask is not None]
-        return await self._elicit_for((answerable or self._running_requests or [RunningRequest()])[-1], params)
+        return (answerable or self._running_requests or [RunningRequest()])[-1]
 
     async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         """Ask the model on behalf of the latest request that can ask; the request's time limit pauses meanwhile."""
-        assert self._context.sample is not None
-        answerable = [running for running in self._running_requests if running.ask is not None]
-        running = (answerable or self._running_requests or [RunningRequest()])[-1]
+        running = self._latest_request()
         if running.ask is None:
             running.notes.append(
                 "[The server requested a reply from the model. No user can approve this, so it was refused.]"

@@ -102,8 +102,9 @@ def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
         partial = sum(3 * (word in name) + (word in description) for word in words)
         return 2 * (exact + partial) + 3 * len(name_words) + len(description_words)
 
-    scored = sorted(((score(spec), spec) for spec in specs), key=lambda row: (-row[0], row[1].name))
-    return [spec for points, spec in scored if points][:MAX_HITS]
+    scores = {spec.name: score(spec) for spec in specs}
+    hits = [spec for spec in specs if scores[spec.name]]
+    return sorted(hits, key=lambda spec: (-scores[spec.name], spec.name))[:MAX_HITS]
 
 
 class FindTools:

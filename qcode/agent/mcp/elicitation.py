@@ -8,6 +8,7 @@ client/elicitation, 2025-11-25 and 2026-07-28.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -99,13 +100,13 @@ class FormField:
             value = int(typed) if self.kind == "integer" else float(typed)
         except ValueError:
             raise ValueError("enter a whole number" if self.kind == "integer" else "enter a number") from None
-        low, high = self.schema.get("minimum"), self.schema.get("maximum")
-        if isinstance(low, int | float) and not value >= low:
-            raise ValueError(f"the number must be at least {low:g}")
-        if isinstance(high, int | float) and not value <= high:
-            raise ValueError(f"the number must be at most {high:g}")
-        if value != value or value in (float("inf"), float("-inf")):
+        if isinstance(value, float) and not math.isfinite(value):  # Python accepts "nan" and "inf"
             raise ValueError("enter a number")
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
+        if isinstance(low, int | float) and value < low:
+            raise ValueError(f"the number must be at least {low:g}")
+        if isinstance(high, int | float) and value > high:
+            raise ValueError(f"the number must be at most {high:g}")
         return value
 
     def _choice(self, typed: str) -> str:
@@ -246,10 +247,10 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
     for number, field in enumerate(fields, start=1):
         location = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
         answer = await _ask_field(f"{title}{location}", field, ask)
-        if isinstance(answer, str):
-            return ("cancel" if answer == "cancel" else "decline"), {}
-        if answer[0] is not None:
-            values[field.name] = answer[0]
+        if answer.action != "accept":
+            return answer.action, {}
+        if answer.value is not None:
+            values[field.name] = answer.value
     if len(fields) == 1:
         return "accept", values
     rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
@@ -260,33 +261,47 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
     return ("accept", values) if confirmation.strip() == SEND else ("decline", {})
 
 
-async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
-    """Return the value of a field in a tuple, `(None,)` if the user leaves it out, or how the user ended the form."""
+@dataclass(frozen=True, slots=True)
+class _FieldAnswer:
+    """The user's answer for one field. Any action other than `accept` ends the form."""
+
+    action: Action
+    value: Value | None = None
+    """None if the user leaves out the field."""
+
+
+async def _ask_field(question: str, field: FormField, ask: Ask) -> _FieldAnswer:
+    """Ask for the value of a field, again after an invalid answer."""
     problem = ""
     offered = _offered_values(field)
     for _ in range(_MAX_ATTEMPTS):
         answer = await ask(question, _detail(field, problem), _shown_choices(field, offered))
         if answer is None:
-            return "cancel"
+            break
         if answer == DECLINE:
-            return "decline"
+            return _FieldAnswer("decline")
         if answer == LEAVE_OUT and not field.is_required:
-            return (None,)
+            return _FieldAnswer("accept")
         try:
             value = offered[answer] if answer in offered else field.parse_answer(answer)
-            return (field.checked_list(value) if isinstance(value, list) else value,)
+            return _FieldAnswer("accept", field.checked_list(value) if isinstance(value, list) else value)
         except ValueError as error:
             problem = str(error)
-    return "cancel"
+    return _FieldAnswer("cancel")
 
 
 def _detail(field: FormField, problem: str) -> str:
     rows = [f"{field.title}{'' if field.is_required else ' (optional)'}"]
-    rows += [field.description] if field.description else []
-    rows += [f"Expected: {field.schema['format']}"] if isinstance(field.schema.get("format"), str) else []
-    rows += ["Several answers: separate them with commas."] if field.kind == "array" else []
-    rows += ["", _WARNING] if field.is_secret else []
-    rows += ["", f"That answer does not fit: {problem}."] if problem else []
+    if field.description:
+        rows.append(field.description)
+    if isinstance(expected := field.schema.get("format"), str):
+        rows.append(f"Expected: {expected}")
+    if field.kind == "array":
+        rows.append("Several answers: separate them with commas.")
+    if field.is_secret:
+        rows += ["", _WARNING]
+    if problem:
+        rows += ["", f"That answer is not valid: {problem}."]
     return visible_rows("\n".join(rows))
 
 
@@ -295,8 +310,11 @@ def _offered_values(field: FormField) -> dict[str, Value]:
 
     A label gets a number, as in `2. Decline`, if another value has it or if it is a choice of every form.
     """
-    values: list[Value] = [] if field.default is None else [field.default]
-    values += [True, False] if field.kind == "boolean" else []
+    values: list[Value] = []
+    if field.default is not None:
+        values.append(field.default)
+    if field.kind == "boolean":
+        values += [True, False]
     is_list = field.kind == "array"
     values += [[value] if is_list else value for value, _ in field.choices]
     by_label: dict[str, Value] = {}
@@ -313,7 +331,8 @@ def _offered_values(field: FormField) -> dict[str, Value]:
 def _shown_choices(field: FormField, offered: Mapping[str, Value]) -> tuple[Choice, ...]:
     default = field.default
     rows = [Choice(label, "the default" if value == default else "") for label, value in offered.items()]
-    rows += [] if field.is_required else [Choice(LEAVE_OUT)]
+    if not field.is_required:
+        rows.append(Choice(LEAVE_OUT))
     return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
 
 

@@ -38,7 +38,10 @@ MAX_PASTES = 3
 """The maximum number of attempts to paste the address of the redirect."""
 _MAX_HEAD_BYTES = 16 * 1024
 """The maximum size of the request line and headers of the redirect."""
+_REQUEST_TIMEOUT_S = 10.0
+"""The time limit for the request line and headers of the redirect."""
 _PROBE_TIMEOUT_S = 20.0
+"""The time limit for the first request to the tool server, which asks for a login."""
 _PROTOCOL_VERSION = "2025-11-25"
 
 Show: TypeAlias = Callable[[str], Awaitable[None]]
@@ -274,7 +277,7 @@ class _Callback:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one HTTP request, and store the parameters of the first redirect."""
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             method, _, target = head.partition(" ")
             parts = urlsplit(target.split(" ", 1)[0])

@@ -112,6 +112,14 @@ ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
 """A prompt, the blocks attached to it, and the options of its turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class _SteeringMessage:
+    """A steering message whose resources are being read."""
+
+    text: str
+    task: asyncio.Task[None]
+
+
 class ServerMentions:
     """Finds and reads the prompts and resources that a typed text mentions.
 
@@ -123,7 +131,7 @@ class ServerMentions:
         self._folder = folder
         self._expand_task: asyncio.Task[ExpandedPrompt] | None = None
         self._problems: list[str] = []
-        self._steering_tasks: list[tuple[str, asyncio.Task[None]]] = []
+        self._steering: list[_SteeringMessage] = []
 
     @property
     def is_reading(self) -> bool:
@@ -134,8 +142,8 @@ class ServerMentions:
         """Stop reading, for a prompt and for steering messages."""
         if self._expand_task is not None:
             self._expand_task.cancel()
-        for _, task in self._steering_tasks:
-            task.cancel()
+        for message in self._steering:
+            message.task.cancel()
 
     def steer(self, text: str, on_ready: Callable[[tuple[Block, ...]], None]) -> None:
         """Read the resources that a steering message mentions and call `on_ready` with them.
@@ -143,14 +151,19 @@ class ServerMentions:
         The calls for several steering messages are made in the order of the messages.
         """
         # Wait for all earlier tasks, because the latest may be withdrawn while those before it still run.
-        earlier_tasks = {task for _, task in self._steering_tasks}
+        earlier_tasks = {message.task for message in self._steering}
         if not earlier_tasks and not self._mentions_any(text):
             on_ready(())
             return
         task = asyncio.get_running_loop().create_task(self._steer(text, on_ready, earlier_tasks))
-        entry = (text, task)
-        self._steering_tasks.append(entry)
-        task.add_done_callback(lambda _: self._steering_tasks.remove(entry) if entry in self._steering_tasks else None)
+        message = _SteeringMessage(text, task)
+        self._steering.append(message)
+
+        def remove_unless_withdrawn(_: object) -> None:
+            if message in self._steering:
+                self._steering.remove(message)
+
+        task.add_done_callback(remove_unless_withdrawn)
 
     async def _steer(
         self, text: str, on_ready: Callable[[tuple[Block, ...]], None], earlier_tasks: set[asyncio.Task[None]]
@@ -162,11 +175,11 @@ class ServerMentions:
 
     def withdraw_steering(self, text: str) -> bool:
         """Withdraw the last steering message with this text; return False unless its resources are being read."""
-        steering = next((entry for entry in reversed(self._steering_tasks) if entry[0] == text), None)
-        if steering is not None:
-            self._steering_tasks.remove(steering)
-            steering[1].cancel()
-        return steering is not None
+        message = next((message for message in reversed(self._steering) if message.text == text), None)
+        if message is not None:
+            self._steering.remove(message)
+            message.task.cancel()
+        return message is not None
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a server."""
@@ -202,9 +215,9 @@ class ServerMentions:
         self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> ExpandedPrompt:
         start = len(prompt) - len(typed)
-        server_prompt = (
-            await self._read_typed_prompt(typed) if typed.startswith("/") and not options.external_spans else None
-        )
+        server_prompt = None
+        if typed.startswith("/") and not options.external_spans:
+            server_prompt = await self._read_typed_prompt(typed)
         if server_prompt is not None:
             text, images = server_prompt
             display, external_spans = options.shown_prompt or prompt, ((start, start + len(text)),)

@@ -44,7 +44,7 @@ from qcode.protocol.tools import Refused
 from qcode.providers.sdk import silence_loggers
 from qcode.safety.addresses import is_global, read_url
 from qcode.text.clean import single_spaced
-from qcode.text.json import parse_object, text_in
+from qcode.text.json import JsonObject, parse_object, text_in
 from qcode.tools.web import Fetch, RequestTarget
 
 NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
@@ -159,8 +159,6 @@ class ServerAuth(OAuthClientProvider):
         self._challenge_scope: str | None = None
         self.context.protocol_version = _RESOURCE_VERSION
 
-    # Requests of a connection
-
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; after a 401 once more with a refreshed one."""
         if not self._is_loaded:
@@ -264,8 +262,6 @@ class ServerAuth(OAuthClientProvider):
         if scopes != self._login.scope:
             await self._store(replace(self._login, scope=scopes))
 
-    # Signing in
-
     async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
         """Sign in with the browser and return the login; raise `ServerError` if that fails.
 
@@ -301,7 +297,6 @@ class ServerAuth(OAuthClientProvider):
         client, tokens, metadata = context.client_info, context.current_tokens, context.oauth_metadata
         if client is None or tokens is None or metadata is None:
             raise ServerError("the login failed: it ended without a token")
-        resource = context.protected_resource_metadata
         return Login(
             self._credentials.url,
             client=client.model_dump(mode="json", exclude_none=True),
@@ -312,12 +307,7 @@ class ServerAuth(OAuthClientProvider):
                 for name, value in metadata.model_dump(mode="json").items()
                 if name in _STORED_METADATA and value
             },
-            resource={
-                "resource": str(resource.resource),
-                "authorization_servers": [str(resource.authorization_servers[0])],
-            }
-            if resource is not None
-            else {},
+            resource=_stored_resource(context.protected_resource_metadata),
         )
 
     def _check_request(self, outgoing: httpx2.Request) -> httpx2.Request:
@@ -352,7 +342,7 @@ class ServerAuth(OAuthClientProvider):
             raise OAuthFlowError(f"the authorization server answered {response.status_code}{_refusal_text(response)}")
         if self.context.client_info is None:  # the response to a registration
             invalid = validation_problem(lambda: OAuthClientInformationFull.model_validate_json(response.content))
-            problem = invalid and f"sent an invalid registration ({invalid})"
+            problem = f"sent an invalid registration ({invalid})" if invalid else ""
         else:
             problem = _token_problem(response.content)
         if problem:
@@ -403,8 +393,6 @@ class ServerAuth(OAuthClientProvider):
             client.token_endpoint_auth_method = _BASIC if _BASIC in methods else _POST
         return await super()._perform_authorization_code_grant()
 
-    # Requests to other parties
-
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of a login or refresh; raise `Refused` for an address that must not be reached.
 
@@ -442,13 +430,20 @@ async def send_checked(
     )
 
 
+def _stored_resource(metadata: ProtectedResourceMetadata | None) -> JsonObject:
+    """Return the metadata of the tool server that a refresh needs, empty if the server has none."""
+    if metadata is None:
+        return {}
+    return {"resource": str(metadata.resource), "authorization_servers": [str(metadata.authorization_servers[0])]}
+
+
 def _token_problem(content: bytes) -> str:
     """Return why a response of the token endpoint cannot be used, empty if it can."""
     invalid = validation_problem(lambda: OAuthToken.model_validate_json(content))
     if not invalid:
         token = OAuthToken.model_validate_json(content).access_token
         invalid = "" if token and token.isascii() and token.isprintable() else "access_token: not usable in a header"
-    return invalid and f"sent an invalid token ({invalid})"
+    return f"sent an invalid token ({invalid})" if invalid else ""
 
 
 def _refusal_text(response: httpx2.Response) -> str:

@@ -24,6 +24,7 @@ from qcode.agent.mcp.spec import (
     MAX_TOOLS,
     NOT_FOUND,
     LoginNeededError,
+    ReplacedServers,
     ServerError,
     ServerSpec,
     ServerState,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 START_WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
-
 _CLOSE_TIMEOUT_S = 2.0
 _SILENT_WAIT_S = 1.0
 """Seconds of waiting after which a notice names the servers that are still starting."""
@@ -89,9 +89,21 @@ class _Server:
         """The tasks that run the server, and a login that waits for the browser."""
         return tuple(filter(None, (self.run_task, self.sign_in_task)))
 
+    @property
+    def has_pending_approval(self) -> bool:
+        return not self.is_refused and (self.state == "waiting" or self.can_sign_in or bool(self.changes))
+
     def cancel(self) -> None:
         for task in self.tasks:
             task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _OfferedTool:
+    """A tool that the model can call, and its server."""
+
+    server: _Server
+    tool: CheckedTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +145,12 @@ class Servers:
         self._on_change: Callable[[], object] = lambda: None
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
-    # For front ends
-
     def statuses(self) -> tuple[ServerStatus, ...]:
         """Return every server, in the order of the configuration."""
         return tuple(self._status(server) for server in self._servers.values())
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all servers."""
         return tuple(self._servers)
 
     def ready(self) -> dict[str, ReadyServer]:
@@ -153,14 +162,14 @@ class Servers:
         }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
-        return tuple(self._approval(server) for server in self._servers.values() if _has_pending_approval(server))
+        return tuple(self._approval(server) for server in self._servers.values() if server.has_pending_approval)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Apply a decision. A denial, or an approval of scope `session`, lasts for this session; others are stored.
 
         An unknown or already decided id is ignored.
         """
-        pending = (server for server in self._servers.values() if _has_pending_approval(server))
+        pending = (server for server in self._servers.values() if server.has_pending_approval)
         server = next((server for server in pending if self._approval(server).id == approval_id), None)
         if server is None:
             return
@@ -187,46 +196,43 @@ class Servers:
             server.changes = ()
         self._notify_change()
 
-    def ask_again(self, server: str) -> None:
+    def ask_again(self, name: str) -> None:
         """Ask again for approvals that were declined in this session."""
-        entry = self._servers.get(server)
-        if entry is None or not entry.is_refused:
+        server = self._servers.get(name)
+        if server is None or not server.is_refused:
             return
-        entry.is_refused = False
-        if entry.state == "refused":
-            entry.state = "waiting"
+        server.is_refused = False
+        if server.state == "refused":
+            server.state = "waiting"
         self._notify_change()
 
-    def restart(self, server: str) -> None:
+    def restart(self, name: str) -> None:
         """Start a server again. A server that is off, or lacks trust or an approval, is not started."""
-        entry = self._servers.get(server)
-        if entry is None or entry.state in ("off", "restricted", "waiting", "refused"):
+        server = self._servers.get(name)
+        if server is None or server.state in ("off", "restricted", "waiting", "refused"):
             return
-        entry.is_refused = False
-        entry.cancel()
-        self._launch(entry)
+        server.is_refused = False
+        server.cancel()
+        self._launch(server)
         self._notify_change()
 
-    def switch(self, server: str, *, is_on: bool) -> None:
+    def switch(self, name: str, *, is_on: bool) -> None:
         """Stop a server for this session, or start it again; an unknown name is ignored."""
-        entry = self._servers.get(server)
-        if entry is None or is_on == (entry.state != "off"):
+        server = self._servers.get(name)
+        if server is None or is_on == (server.state != "off"):
             return
         if is_on:
-            entry.state = "starting"
-            self._start_server(entry)
+            server.state = "starting"
+            self._start_server(server)
         else:
-            entry.cancel()
-            entry.state, entry.problem, entry.tools, entry.connection = "off", "", (), None
+            server.cancel()
+            server.state, server.problem, server.tools, server.connection = "off", "", (), None
         self._notify_change()
 
-    def replace_client_servers(
-        self, specs: Sequence[ServerSpec]
-    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    def replace_client_servers(self, specs: Sequence[ServerSpec]) -> ReplacedServers:
         """Replace the servers of the program and of an inline `--mcp-config` by `specs`.
 
-        Return the names of the added and the removed servers, and the names in `specs` that are ignored because the
-        configuration already has them. A server whose configuration is unchanged keeps running.
+        A server whose configuration is unchanged keeps running.
         """
         fixed = {
             name
@@ -248,8 +254,11 @@ class Servers:
             if self._is_started:
                 self._start_server(server)
         self._notify_change()
-        removed = tuple(server.spec.name for server in stale if server.spec.name not in named)
-        return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
+        return ReplacedServers(
+            added=tuple(spec.name for spec in added),
+            removed=tuple(server.spec.name for server in stale if server.spec.name not in named),
+            ignored=tuple(spec.name for spec in specs if spec.name in fixed),
+        )
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
         """Set the folders in which the model can change files. Servers that start later are checked against them."""
@@ -283,8 +292,6 @@ class Servers:
         notices, self._notices = tuple(self._notices), []
         return notices
 
-    # For turns
-
     async def wait_until_started(self, wait_s: float = START_WAIT_S) -> None:
         """Start the servers if they are not started, and wait at most `wait_s` seconds until none is starting."""
         self.start()
@@ -312,13 +319,15 @@ class Servers:
         If they are deferred, these are the tools of servers with `always`, and the two that find and call the others.
         """
         offered = self._offered_tools()
-        deferrable = [(server, tool) for server, tool in offered if not server.spec.config.always]
-        if not self._defers([tool.spec for _, tool in offered], window) or not deferrable:
-            return tuple(tool.spec for _, tool in offered)[:MAX_TOOLS]
+        specs = [item.tool.spec for item in offered]
+        deferrable = [item for item in offered if not item.server.spec.config.always]
+        if not self._defers(specs, window) or not deferrable:
+            return tuple(specs[:MAX_TOOLS])
         names: dict[str, list[str]] = {}
-        for server, tool in deferrable:
-            names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
-        always = [tool.spec for server, tool in offered if server.spec.config.always]
+        for item in deferrable:
+            _, tool_name = split_name(item.tool.spec.name)
+            names.setdefault(item.server.spec.name, []).append(tool_name)
+        always = [item.tool.spec for item in offered if item.server.spec.config.always]
         return (*always[:MAX_TOOLS], *search_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
@@ -328,11 +337,11 @@ class Servers:
 
     def callable_specs(self) -> tuple[ToolSpec, ...]:
         """Return every tool that can be called, including deferred ones."""
-        return tuple(tool.spec for _, tool in self._offered_tools())
+        return tuple(item.tool.spec for item in self._offered_tools())
 
     def original_names(self) -> dict[str, str]:
         """Return the names that the servers gave to the offered tools, by the names a model calls."""
-        return {tool.spec.name: tool.listed_name for _, tool in self._offered_tools()}
+        return {item.tool.spec.name: item.tool.listed_name for item in self._offered_tools()}
 
     def has(self, name: str) -> bool:
         """Return whether one of these servers has a tool of this name, even if the tool is not offered now."""
@@ -342,11 +351,11 @@ class Servers:
     def preview(self, name: str, arguments: JsonObject) -> Preview:
         from qcode.agent.mcp.tools import shown_name
 
-        server, tool = split_name(name)
-        server_tool = self._find_tool(name)
-        label = shown_name(server_tool[1].listed_name) if server_tool is not None else tool
+        server_name, label = split_name(name)
+        if (offered := self._find_tool(name)) is not None:
+            label = shown_name(offered.tool.listed_name)
         detail = visible_json(arguments) if arguments else ""
-        return Preview(f"Run the tool {visible(label)} of the server {visible(server)}?", detail)
+        return Preview(f"Run the tool {visible(label)} of the server {visible(server_name)}?", detail)
 
     async def run(
         self,
@@ -362,17 +371,16 @@ class Servers:
         The text of the result has at most `limit` characters; a longer text is stored in `folder`. `ask` asks the user
         on behalf of the server.
         """
+        from qcode.agent.mcp.connection import RunningRequest
         from qcode.agent.mcp.tools import outcome_of
 
         server_name, _ = split_name(name)
-        server_tool = self._find_tool(name)
-        if server_tool is None:
+        offered = self._find_tool(name)
+        if offered is None:
             text = f"the tool {name} is not available now; use another tool, or continue without it"
             return ToolOutcome(text, is_error=True, summary=f"{server_name}: not available")
-        server, tool = server_tool
+        server, tool = offered.server, offered.tool
         assert server.connection is not None
-        from qcode.agent.mcp.connection import RunningRequest
-
         running = RunningRequest(output, ask)
         try:
             result = await server.connection.call(tool.listed_name, arguments, server.spec.config.timeout_s, running)
@@ -397,8 +405,6 @@ class Servers:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
             self._context.groups.discard(group)
-
-    # Starting a server
 
     def _start_server(self, server: _Server) -> None:
         spec = server.spec
@@ -432,7 +438,7 @@ class Servers:
             problem = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
             problem = f"{spec.name} is defined by this project and not yet approved"
-        self._notify("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
+        self._notify("warning", f"{problem}; continuing without it: {hint}", only_unattended=True)
         self._notify_change()
 
     def _launch(self, server: _Server) -> None:
@@ -534,12 +540,11 @@ class Servers:
             count = count_text(len(server.changes), "tool")
             problem = f"{count} of {spec.name} changed since you approved them and were disabled"
             hint = f"run qcode mcp show {spec.name} to see them and qcode mcp approve {spec.name} to approve them"
-            self._notify("warning", f"{problem}: {hint}", is_unattended=True)
+            self._notify("warning", f"{problem}: {hint}", only_unattended=True)
         for tool in server.tools:
             if tool.problem:
-                self._notify(
-                    "warning", f"the tool {shown_name(tool.listed_name)} of {spec.name} is disabled: {tool.problem}"
-                )
+                name = shown_name(tool.listed_name)
+                self._notify("warning", f"the tool {name} of {spec.name} is disabled: {tool.problem}")
         self._notify_change()
 
     def _save_pins(self, write: Callable[[], None]) -> None:
@@ -549,17 +554,17 @@ class Servers:
             problem = f"they cannot be saved: {self._pins.path}: {error.strerror}"
             self._notify("warning", f"approvals apply to this session only, because {problem}")
 
-    def _offered_tools(self) -> list[tuple[_Server, CheckedTool]]:
+    def _offered_tools(self) -> list[_OfferedTool]:
         return [
-            (server, tool)
+            _OfferedTool(server, tool)
             for server in self._servers.values()
             if server.state == "ready"
             for tool in server.tools
             if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
         ]
 
-    def _find_tool(self, name: str) -> tuple[_Server, CheckedTool] | None:
-        return next(((server, tool) for server, tool in self._offered_tools() if tool.spec.name == name), None)
+    def _find_tool(self, name: str) -> _OfferedTool | None:
+        return next((item for item in self._offered_tools() if item.tool.spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
         pending = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
@@ -583,8 +588,8 @@ class Servers:
             return start_question(spec, self._pins, server.files)
         return tools_question(spec, server.changes)
 
-    def _notify(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
-        if text not in self._shown_notices and not (is_unattended and self._is_attended):
+    def _notify(self, level: Level, text: str, *, only_unattended: bool = False) -> None:
+        if text not in self._shown_notices and not (only_unattended and self._is_attended):
             self._shown_notices.add(text)
             self._notices.append(Notice(level, f"tool servers: {text}"))
 
@@ -592,7 +597,3 @@ class Servers:
         if self._is_started and all(server.state != "starting" for server in self._servers.values()):
             self._all_started.set()
         self._on_change()
-
-
-def _has_pending_approval(server: _Server) -> bool:
-    return not server.is_refused and (server.state == "waiting" or server.can_sign_in or bool(server.changes))

@@ -48,6 +48,7 @@ _LOG_LEVEL: Literal["info"] = "info"
 A server of an earlier protocol chooses the level itself.
 """
 _PROBE_TIMEOUT_S = 3.0
+"""The time limit for the answer to the newer protocol; after it, the older one is used."""
 _MAX_PAGES = 50
 """The maximum number of pages of one list."""
 _MIN_TTL_S = 60.0

@@ -103,10 +103,11 @@ class ServerSpec:
         # The values of a user's variables are not included, because they may be keys.
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         parts = [config.command, list(config.args), env, config.url, sorted(config.headers)]
-        parts += [config.transport] if config.transport is not None else []
-        parts += (
-            [[config.client_id, config.client_metadata_url]] if config.client_id or config.client_metadata_url else []
-        )
+        # These are appended only if set, so that the hash of other servers stays the one that was approved.
+        if config.transport is not None:
+            parts.append(config.transport)
+        if config.client_id or config.client_metadata_url:
+            parts.append([config.client_id, config.client_metadata_url])
         return digest(parts)
 
     def detail(self) -> str:
@@ -191,6 +192,16 @@ class ServerStatus:
     """The last lines of the server's log, untrusted text."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplacedServers:
+    """The effect of replacing the servers of the client program, by name."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    ignored: tuple[str, ...]
+    """The new servers whose names the configuration already uses."""
+
+
 def key_of_server(scope: str, name: str) -> str:
     """Return the key of a server in the state file."""
     return f"{scope}#{name}"
@@ -245,9 +256,9 @@ def configured_servers(
     for file in files:
         servers, invalid_entries = _read_flag(file)
         problems += invalid_entries
-        scope, origin = (
-            (INLINE_SCOPE, INLINE_SCOPE) if _is_inline_json(file) else (f"file {Path(file).resolve()}", str(file))
-        )
+        scope = origin = INLINE_SCOPE
+        if not _is_inline_json(file):
+            scope, origin = f"file {Path(file).resolve()}", str(file)
         specs |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
     for name, config in client_servers.items():
         if name in specs:

@@ -216,10 +216,12 @@ def outcome_of(
 
 
 def _summary(text: str, images: int) -> str:
-    lines = text.count("\n") + 1
-    words = [count_text(lines, "line")] if text else []
-    words += [count_text(images, "image")] if images else []
-    return ", ".join(words)
+    counts = []
+    if text:
+        counts.append(count_text(text.count("\n") + 1, "line"))
+    if images:
+        counts.append(count_text(images, "image"))
+    return ", ".join(counts)
 
 
 class ContentReader:

@@ -230,10 +230,10 @@ async def set_servers(
     host_specs, host_problems = client_specs({name: {"command": name} for name in host_names}, "the host")
     connect = connections(host_names)
     specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in host_specs))
-    added, removed, refused = agent.replace_servers(specs)
-    errors: JsonObject = {**problems, **host_problems, **dict.fromkeys(refused, _NAME_TAKEN)}
+    replaced = agent.replace_servers(specs)
+    errors: JsonObject = {**problems, **host_problems, **dict.fromkeys(replaced.ignored, _NAME_TAKEN)}
     await agent.toolbox.wait_for_servers()
     for status in agent.servers.statuses() if agent.servers is not None else ():
-        if status.name in added and status.problem:
+        if status.name in replaced.added and status.problem:
             errors[status.name] = status.problem
-    return {"added": [*added], "removed": [*removed], "errors": errors}
+    return {"added": [*replaced.added], "removed": [*replaced.removed], "errors": errors}
