@@ -28,7 +28,7 @@ from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, new_session_id
 from qcode.agent.subagent_kinds import SubagentKind, offered_agent
 from qcode.agent.toolbox import FetchGate, Toolbox
-from qcode.config.paths import MCP_FILE, may_exist
+from qcode.config.paths import MCP_FILE, exists_or_unknown
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Message
@@ -281,9 +281,8 @@ class AgentParts:
         settings = context.settings
         if context.options.strict_mcp_config:
             settings = replace(settings, mcp_servers={})
-        has_project_file = (
-            context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
-        )
+        reads_project_file = context.reads_project and not context.options.strict_mcp_config
+        has_project_file = reads_project_file and exists_or_unknown(context.root / MCP_FILE)
         if not (settings.mcp_servers or files or has_project_file or context.client_servers or context.program_servers):
             return None
         from qcode.agent.mcp.spec import configured_servers

@@ -351,7 +351,7 @@ class RunContext:
         These folders belong to qcode and, unless `skills.foreign` is off, to Claude Code: `agents` means `agents/` of
         the configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
         """
-        from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, may_exist
+        from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, exists_or_unknown
 
         folders: list[tuple[Path, Path | None]] = []
         if self.user_folder is not None:
@@ -365,7 +365,7 @@ class RunContext:
         # If the project is the home folder, its `.claude/agents` is listed twice. The user's entry takes precedence.
         user_folders = {path.resolve() for path, project in folders if project is None}
         listed = ((path, project) for path, project in folders if project is None or path.resolve() not in user_folders)
-        return tuple((path, project) for path, project in listed if may_exist(path))
+        return tuple((path, project) for path, project in listed if exists_or_unknown(path))
 
     def limits(self, turn: TurnOptions) -> TurnLimits:
         """Return the limits of a turn; limits in `turn` take precedence over those of the run."""

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_config_text
-from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER, is_same_file
 from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
+from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
 from qcode.text.match import nearest_hint
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -45,8 +46,8 @@ _MAX_DEPTH = 4
 """The maximum number of levels of subfolders."""
 _MAX_HINT_CHARS = 40
 
-_Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
-"""Takes the path of a key and a message; returns an error with the message that names the file and the line."""
+_ErrorAt: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
+"""Takes the path of a key and a message; returns an error that names the file, the line of the key and the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def load_custom_commands(
     problems: list[str] = []
     folders = [] if config_dir is None else [(config_dir / COMMANDS_FOLDER, False)]
     project = project_root / PROJECT_FOLDER / COMMANDS_FOLDER
-    if reads_project and not (folders and is_same_folder(project, folders[0][0])):
+    if reads_project and not (folders and is_same_file(project, folders[0][0])):
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
@@ -135,8 +136,8 @@ def named_files(
 ) -> Iterator[tuple[str, Path]]:
     """Yield name and file of each definition below `folder`: the files of a folder, then its subfolders, by name.
 
-    Links must not lead out of `inside`. Each refused definition adds a line to `problems`, and so does the first file
-    after `_MAX_FILES`. Other files, hidden files and folders below `_MAX_DEPTH` are skipped silently.
+    Links must not lead out of `inside`, unless it is None. Each refused definition adds a line to `problems`, and so
+    does the first file after `_MAX_FILES`. Other files, hidden files and folders below `_MAX_DEPTH` are skipped.
     """
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
@@ -145,25 +146,25 @@ def named_files(
         subfolders = []
         for entry in _sorted_entries(current):
             path = Path(entry.path)
-            stem = path.stem if entry.name.endswith(suffix) else entry.name
             is_folder = _is_folder(entry)
             if entry.name.startswith(".") or not (is_folder or entry.name.endswith(suffix)):
                 continue
+            name = entry.name if is_folder else path.stem
             if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
                 problems.append(f"{path}: ignored, because it is a link that leads outside the project")
-            elif not _NAME.fullmatch(entry.name if is_folder else stem):
+            elif not _NAME.fullmatch(name):
                 problems.append(f"{path}: ignored; {_NAME_RULE}; rename it")
             elif is_folder:
                 # A link to a folder above would yield every file again, under another name.
                 is_loop = entry.is_symlink() and Path(os.path.realpath(current)).is_relative_to(os.path.realpath(path))
                 if len(prefix) < _MAX_DEPTH and not is_loop:
-                    subfolders.append(((*prefix, entry.name), path))
+                    subfolders.append(((*prefix, name), path))
             else:
                 count += 1
                 if count > _MAX_FILES:
                     problems.append(f"{folder}: contains more than {_MAX_FILES} files; the rest are ignored")
                     return
-                yield ":".join((*prefix, stem)), path
+                yield ":".join((*prefix, name)), path
         pending += reversed(subfolders)
 
 
@@ -184,6 +185,24 @@ def _sorted_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     """Read a command from a TOML file; raise `ConfigError` with file and line."""
+    table, error_at = _read_table(file, COMMAND_FIELDS)
+    output = _output_overrides(table, error_at)
+    labels = {key: _optional_line(table, key, error_at) for key in ("description", "argument", "model")}
+    if len(labels["argument"]) > _MAX_HINT_CHARS:
+        raise error_at(
+            ("argument",), f"argument must be a hint of at most {_MAX_HINT_CHARS} characters, such as [path]"
+        )
+    prompt = table.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise error_at(("prompt",), "prompt must be a string: the prompt that the command sends")
+    return CustomCommand(name, prompt.strip("\n"), file, **labels, output=output, is_from_project=is_project)
+
+
+def _read_table(file: Path, known_keys: Mapping[str, str]) -> tuple[dict[str, Any], _ErrorAt]:
+    """Return the content of a TOML file, and the function that creates the errors about its keys.
+
+    Raise `ConfigError` with file and line for invalid TOML, and for a key that is not one of `known_keys`.
+    """
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
@@ -191,43 +210,40 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
-    def fail(path: tuple[str, ...], message: str) -> ConfigError:
+    def error_at(path: tuple[str, ...], message: str) -> ConfigError:
         return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
 
     for key in table:
-        if key not in COMMAND_FIELDS:
-            raise fail((key,), f"unknown key {key}; {nearest_hint(key, COMMAND_FIELDS)}")
-    output = _output(table, fail)
-    labels = {key: _optional_line(table, key, fail) for key in ("description", "argument", "model")}
-    if len(labels["argument"]) > _MAX_HINT_CHARS:
-        raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT_CHARS} characters, such as [path]")
-    prompt = table.get("prompt")
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be a string: the prompt that the command sends")
-    return CustomCommand(name, prompt.strip("\n"), file, **labels, output=output, is_from_project=is_project)
+        if key not in known_keys:
+            raise error_at((key,), f"unknown key {key}; {nearest_hint(key, known_keys)}")
+    return table, error_at
 
 
-def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
+def _output_overrides(table: Mapping[str, object], error_at: _ErrorAt) -> Mapping[str, object]:
     """Return the checked values of the table `output`, which overrides keys of `[output]`."""
     output = table.get("output", {})
     if not isinstance(output, dict):
-        raise fail(("output",), "output must be a table with keys of [output]")
+        raise error_at(("output",), "output must be a table with keys of [output]")
     fields: dict[str, object] = {}
     for key, value in output.items():
         output_key = find_key(("output", key))
         if output_key is None:
-            raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _output_keys(), 'output.{}')}")
+            hint = nearest_hint(key, _output_keys(), "output.{}")
+            raise error_at(("output", key), f"unknown key output.{key}; {hint}")
         try:
             fields[key] = convert_value(output_key, ("output", key), value)
         except ConfigError as error:
-            raise fail(("output", key), str(error)) from None
+            raise error_at(("output", key), str(error)) from None
     return MappingProxyType(fields)
 
 
-def _optional_line(table: Mapping[str, object], key: str, fail: _Fail) -> str:
-    value = table.get(key, "")
-    if not isinstance(value, str) or (key in table and not value.strip()) or not value.isprintable():
-        raise fail((key,), f"{key} must be one line of text")
+def _optional_line(table: Mapping[str, object], key: str, error_at: _ErrorAt) -> str:
+    """Return a text of one line, which must not be blank; empty if the key is missing."""
+    if key not in table:
+        return ""
+    value = table[key]
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise error_at((key,), f"{key} must be one line of text")
     return value.strip()
 
 
@@ -237,15 +253,7 @@ def _output_keys() -> tuple[str, ...]:
     return tuple(key.path[1] for key in KEYS if key.path[0] == "output")
 
 
-def is_same_folder(left: Path, right: Path) -> bool:
-    """Return whether both are the same existing folder."""
-    try:
-        return left.samefile(right)
-    except OSError:
-        return False
-
-
-AGENT_MODELS = ("same", "small")
+AGENT_MODELS = (SAME_MODEL, SMALL_MODEL)
 """The values of `model` in a sub-agent."""
 AGENT_FIELDS: Mapping[str, str] = {
     "description": "required, one line: tells the model when to use the agent",
@@ -270,7 +278,7 @@ class CustomAgent:
     only_reads: bool = False
     tools: tuple[str, ...] = ()
     """The only tools of the sub-agent; empty: all that a sub-agent may use."""
-    model: str = "same"
+    model: str = SAME_MODEL
     """One of `AGENT_MODELS`: the model of the conversation, or the `small_model` of the configuration."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Overrides keys of `[output]` for the replies of the sub-agent."""
@@ -296,7 +304,7 @@ def load_custom_agents(
     problems: list[str] = []
     folders: list[tuple[Path, Path | None]] = [] if config_dir is None else [(config_dir / AGENTS_FOLDER, None)]
     project = project_root / PROJECT_FOLDER / AGENTS_FOLDER
-    if reads_project and not (folders and is_same_folder(project, folders[0][0])):
+    if reads_project and not (folders and is_same_file(project, folders[0][0])):
         folders.append((project, project_root))
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):
@@ -312,41 +320,25 @@ def load_custom_agents(
 
 def _read_agent(name: str, file: Path) -> CustomAgent:
     """Read a sub-agent from a TOML file; raise `ConfigError` with file and line."""
-    from qcode.config.lines import find_lines
-    from qcode.config.load import parse_toml
-
-    text = read_config_text(file, must_exist=True) or ""
-    table = parse_toml(text, file)
-    lines: Mapping[tuple[str, ...], int] = find_lines(text)
-
-    def fail(path: tuple[str, ...], message: str) -> ConfigError:
-        return ConfigError(message, file=file, line=lines.get(path, lines.get(path[:1], 1)))
-
-    for key in table:
-        if key not in AGENT_FIELDS:
-            raise fail((key,), f"unknown key {key}; {nearest_hint(key, AGENT_FIELDS)}")
+    table, error_at = _read_table(file, AGENT_FIELDS)
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
-        raise fail(("description",), "description must be one line of text that tells the model when to use the agent")
+        raise error_at(
+            ("description",), "description must be one line of text that tells the model when to use the agent"
+        )
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be a string: the instructions of the sub-agent")
-    only_reads, tools, model = _agent_options(table, fail)
-    output = _output(table, fail)
-    return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)
-
-
-def _agent_options(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
-    """Return the checked values of `only_reads`, `tools` and `model`."""
+        raise error_at(("prompt",), "prompt must be a string: the instructions of the sub-agent")
     only_reads, tools = table.get("only_reads", False), table.get("tools", [])
-    model = table.get("model", "same")
+    model = table.get("model", SAME_MODEL)
     if not isinstance(only_reads, bool):
-        raise fail(("only_reads",), "only_reads must be true or false")
+        raise error_at(("only_reads",), "only_reads must be true or false")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
-        raise fail(("tools",), 'tools must be a list of tool names, such as ["read", "grep"]')
+        raise error_at(("tools",), 'tools must be a list of tool names, such as ["read", "grep"]')
     if not isinstance(model, str) or model not in AGENT_MODELS:
-        raise fail(("model",), "model must be same or small")
-    return only_reads, tuple(tools), model
+        raise error_at(("model",), "model must be same or small")
+    output = _output_overrides(table, error_at)
+    return CustomAgent(name, description.strip(), prompt, only_reads, tuple(tools), model, output)
 
 
 _STDIO = ("stdio",)
@@ -360,8 +352,8 @@ def read_mcp_file(
 ) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers defined in a file, by name, and a line for each invalid entry.
 
-    A project's file may be missing. Raise `ConfigError` if the file cannot be read or parsed. No message repeats a
-    value, which may be a secret.
+    A project's file may be missing. If `text` is given, it is the content of `file`, which is then not read. Raise
+    `ConfigError` if the file cannot be read or parsed. No message repeats a value, which may be a secret.
     """
     if file.suffix == ".toml" and not is_project:
         layer = file_layer(file, "named")
@@ -369,7 +361,8 @@ def read_mcp_file(
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
         return {name: replace(server, file=str(file)) for name, server in layer_servers(layer).items()}, ()
-    text = read_config_text(file, must_exist=not is_project) if text is None else text
+    if text is None:
+        text = read_config_text(file, must_exist=not is_project)
     return _json_servers(file, text, is_project) if text is not None else ({}, ())
 
 
@@ -399,18 +392,19 @@ def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, Mc
 
 def _json_server(file: Path, text: str, is_project: bool, name: str, entry: object) -> McpServer:
     """Return the server of one entry. Raise `ConfigError` if a value is invalid."""
-    layer, line = Layer(), _line_of(text, name)
+    line = _line_of(text, name)
     origin = Origin("file", f"{file}:{line}" if line else str(file), is_project)
 
-    def fail(message: str) -> ConfigError:
+    def error(message: str) -> ConfigError:
         return ConfigError(message, file=file, line=line)
 
     if not is_server_name(name):
-        raise fail(f"invalid server name {_shortened_name(name)}: {SERVER_NAME_RULE}")
+        raise error(f"invalid server name {_shortened_name(name)}: {SERVER_NAME_RULE}")
     if not isinstance(entry, dict):
-        raise fail(f"the server {name} must be an object, not {toml_type_name(entry)}")
+        raise error(f"the server {name} must be an object, not {toml_type_name(entry)}")
+    layer = Layer()
     layer.tables["mcp_servers", name] = origin  # `layer_servers` finds the servers by their tables
-    for path, value in _server_values(fail, name, entry):
+    for path, value in _server_values(error, name, entry):
         layer.values[path] = Value(value, origin)
     return replace(layer_servers(layer)[name], file=str(file))
 
@@ -425,39 +419,40 @@ def _line_of(text: str, name: str) -> int | None:
 
 
 def _server_values(
-    fail: Callable[[str], ConfigError], name: str, entry: Mapping[str, object]
+    error: Callable[[str], ConfigError], name: str, entry: Mapping[str, object]
 ) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the values of an entry under the names of qcode's keys."""
+    """Yield the values of an entry under the names of qcode's keys. `error` returns an error with the entry's line."""
     # Other programs name the transport in `type`; here, `command` and `url` imply it, except for the older SSE.
-    kind = entry.get("type")
-    if kind is not None and kind not in (*_STDIO, *_HTTP, *_SSE):
-        raise fail(f"the type of the server {name} must be stdio, http or sse")
-    if (kind in _STDIO and "url" in entry) or (kind in (*_HTTP, *_SSE) and "command" in entry):
-        raise fail(f"the type of the server {name} does not match its command or url")
+    transport = entry.get("type")
+    if transport is not None and transport not in (*_STDIO, *_HTTP, *_SSE):
+        raise error(f"the type of the server {name} must be stdio, http or sse")
+    if (transport in _STDIO and "url" in entry) or (transport in (*_HTTP, *_SSE) and "command" in entry):
+        raise error(f"the type of the server {name} does not match its command or url")
     values = {key: value for key, value in entry.items() if value not in (None, [], {})}
-    if kind in _SSE:
+    if transport in _SSE:
         values["transport"] = "sse"
     if entry.get("disabled") is True:
         values["enabled"] = False
     for key, value in values.items():
         if key in ("env", "headers"):
             if not isinstance(value, dict):
-                raise fail(f"{key} of the server {name} must be an object")
+                raise error(f"{key} of the server {name} must be an object")
             for inner, text in value.items():
                 inner_path = ("mcp_servers", name, key, inner)
-                yield inner_path, _validated(fail, inner_path, text)
+                yield inner_path, _validated(error, inner_path, text)
         elif find_key(("mcp_servers", name, key)) is not None:
             path = ("mcp_servers", name, key)
-            yield path, _validated(fail, path, value)
+            yield path, _validated(error, path, value)
 
 
-def _validated(fail: Callable[[str], ConfigError], path: KeyPath, value: object) -> object:
+def _validated(error: Callable[[str], ConfigError], path: KeyPath, value: object) -> object:
+    """Return the converted value of a known key; raise an error with the line of the entry if it is invalid."""
     key = find_key(path)
     assert key is not None
     try:
         return convert_value(key, path, value)
-    except ConfigError as error:
-        raise fail(str(error)) from None
+    except ConfigError as invalid:
+        raise error(str(invalid)) from None
 
 
 def _shortened_name(name: str) -> str:

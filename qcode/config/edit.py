@@ -28,7 +28,7 @@ _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 
 def with_value(text: str, path: TomlPath, value: object) -> str:
     """Return `text` with the key set to a string, number or boolean. Raise `ValueError` if that is not possible."""
-    expected = _set(tomllib.loads(text), path, value)
+    expected = _changed_values(tomllib.loads(text), path, value)
     return _first_exact(_candidates(text, find_positions(text), path, literal(value)), expected)
 
 
@@ -37,24 +37,19 @@ def without_value(text: str, path: TomlPath) -> str:
     positions = find_positions(text)
     if path not in positions.keys:
         return text
-    return _first_exact(_removals(text, positions, path), _set(tomllib.loads(text), path, None))
+    return _first_exact(_removals(text, positions, path), _changed_values(tomllib.loads(text), path, None))
 
 
 def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
-    """Return `text` with a new table at its end. Raise `ValueError` if the table exists or that is not possible."""
-    expected = tomllib.loads(text)
-    table: Any = expected
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ValueError(f"{dotted(path)} cannot be set: a key above it is not a table")
-    if path[-1] in table:
+    """Return `text` with a new table at its end. Raise `ValueError` if the table exists, or cannot be added."""
+    values_before = tomllib.loads(text)
+    if _value_at(values_before, path) is not None:
         raise ValueError(f"{dotted(path)} is already defined")
-    table[path[-1]] = values
-    end = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline_of(text)
     rows = [f"[{dotted(path)}]", *(f"{dotted((key,))} = {literal(value)}" for key, value in values.items())]
-    before = f"{text.rstrip()}{end}{end}" if text.strip() else ""
-    return _first_exact(iter([before + "".join(f"{row}{end}" for row in rows)]), expected)
+    before = f"{text.rstrip()}{newline}{newline}" if text.strip() else ""
+    candidate = before + "".join(f"{row}{newline}" for row in rows)
+    return _first_exact(iter([candidate]), _changed_values(values_before, path, values))
 
 
 def with_items(text: str, path: TomlPath, items: list[str]) -> str:
@@ -62,14 +57,13 @@ def with_items(text: str, path: TomlPath, items: list[str]) -> str:
 
     Raise `ValueError` if that is not possible.
     """
-    current: Any = tomllib.loads(text)
-    for part in path:
-        current = current.get(part, {} if part != path[-1] else []) if isinstance(current, dict) else None
+    values_before = tomllib.loads(text)
+    current = _value_at(values_before, path)
+    if current is None or current == []:
+        return with_value(text, path, list(items))
     if not isinstance(current, list):
         raise ValueError(f"{dotted(path)} cannot be set: it is not a list")
-    if not current:
-        return with_value(text, path, list(items))
-    expected = _set(tomllib.loads(text), path, [*items, *current])
+    expected = _changed_values(values_before, path, [*items, *current])
     position = find_positions(text).keys.get(path)
     if position is None:
         raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
@@ -80,22 +74,22 @@ def _prepend_items(text: str, start: int, items: list[str]) -> Iterator[str]:
     """Yield `text` with items inserted at `start`, after a `[`; one per line if a line break follows it."""
     line_break = re.match(r"[ \t]*\r?\n([ \t]*)", text[start:])
     if line_break is not None:
-        end, indent = "\r\n" if "\r\n" in line_break[0] else "\n", line_break[1]
-        yield text[:start] + "".join(f"{end}{indent}{literal(item)}," for item in items) + text[start:]
+        newline, indent = _newline_of(line_break[0]), line_break[1]
+        yield text[:start] + "".join(f"{newline}{indent}{literal(item)}," for item in items) + text[start:]
     yield text[:start] + "".join(f"{literal(item)}, " for item in items) + text[start:].lstrip(" \t")
 
 
 def without_table(text: str, path: TomlPath) -> str:
     """Return `text` without a table and the tables in it. Raise `ValueError` if that is not possible."""
-    return _first_exact(
-        iter([_without_sections(text, path), *_without_pair(text, path)]), _set(tomllib.loads(text), path, None)
-    )
-
-
-def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
     positions = find_positions(text)
-    if path in positions.keys:
-        yield from _removals(text, positions, path)
+    candidates = [_without_sections(text, path)]
+    if path in positions.keys:  # an inline table
+        candidates += _removals(text, positions, path)
+    return _first_exact(iter(candidates), _changed_values(tomllib.loads(text), path, None))
+
+
+def _newline_of(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _without_sections(text: str, path: TomlPath) -> str:
@@ -134,7 +128,15 @@ def literal(value: object) -> str:
     return str(value) if isinstance(value, int | float) else toml_string(str(value))
 
 
-def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
+def _value_at(values: dict[str, Any], path: TomlPath) -> object:
+    """Return the value at `path`, None if it is missing or a key above it is not a table."""
+    current: object = values
+    for part in path:
+        current = current.get(part) if isinstance(current, dict) else None
+    return current
+
+
+def _changed_values(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
     """Return a copy with one value set, or removed if it is None; raise `ValueError` if a key above is not a table."""
     changed = copy.deepcopy(values)
     table = changed
@@ -168,45 +170,47 @@ def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
 
 def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
     """Yield `text` with the key changed in place, or added to its table's section, inline table or a new section."""
-    end = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline_of(text)
     table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
     if path in positions.keys:
         position = positions.keys[path]
         yield text[: position.value_start] + value + text[position.value_end :]
         return
     if table in positions.section_ends:
-        yield _insert_below(text, positions.section_ends[table], pair, end)
+        yield _insert_below(text, positions.section_ends[table], pair, newline)
     if table in positions.keys:
         inline = positions.keys[table]
         before, after = text[: inline.value_start], text[inline.value_end :]
         body = text[inline.value_start + 1 : inline.value_end - 1].strip()
         yield before + (f"{{ {pair}, {body} }}" if body else f"{{ {pair} }}") + after
     if not table:
-        yield f"{pair}{end}{end if text.strip() else ''}{text}"
+        yield f"{pair}{newline}{newline if text.strip() else ''}{text}"
         return
     if () in positions.section_ends:
-        yield _insert_below(text, positions.section_ends[()], f"{dotted(table)}.{pair}", end)
-    gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
-    yield f"{text}{gap}[{dotted(table)}]{end}{pair}{end}"
+        yield _insert_below(text, positions.section_ends[()], f"{dotted(table)}.{pair}", newline)
+    gap = ""
+    if text.strip():
+        gap = newline if text.endswith("\n") else newline * 2
+    yield f"{text}{gap}[{dotted(table)}]{newline}{pair}{newline}"
 
 
-def _insert_below(text: str, position: int, line: str, end: str) -> str:
+def _insert_below(text: str, position: int, line: str, newline: str) -> str:
     """Insert a line below the line that contains `position`, with the same indentation."""
-    begin, stop = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-    indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]
-    if stop < 0:
-        return f"{text}{end}{indent}{line}{end}"
-    return f"{text[: stop + 1]}{indent}{line}{end}{text[stop + 1 :]}"
+    line_start, line_end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
+    indent = text[line_start : len(text) - len(text[line_start:].lstrip(" \t"))]
+    if line_end < 0:
+        return f"{text}{newline}{indent}{line}{newline}"
+    return f"{text[: line_end + 1]}{indent}{line}{newline}{text[line_end + 1 :]}"
 
 
 def _removals(text: str, positions: KeyPositions, path: TomlPath) -> Iterator[str]:
     """Yield `text` without the key: with its lines removed, or removed from an inline table."""
     position = positions.keys[path]
-    begin, stop = text.rfind("\n", 0, position.start) + 1, text.find("\n", position.value_end)
-    stop = len(text) if stop < 0 else stop + 1
-    after_value = text[position.value_end : stop].strip()
-    if not text[begin : position.start].strip() and (not after_value or after_value.startswith("#")):
-        yield text[:begin] + text[stop:]
+    line_start, line_end = text.rfind("\n", 0, position.start) + 1, text.find("\n", position.value_end)
+    next_line = len(text) if line_end < 0 else line_end + 1
+    after_value = text[position.value_end : next_line].strip()
+    if not text[line_start : position.start].strip() and (not after_value or after_value.startswith("#")):
+        yield text[:line_start] + text[next_line:]
     before, after = text[: position.start].rstrip(), text[position.value_end :].lstrip()
     if after.startswith(","):
         yield f"{before} {after[1:].lstrip()}"
@@ -222,8 +226,8 @@ def is_changeable(key: Key) -> bool:
 
 def read_typed(key: Key, typed: str) -> object:
     """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
-    if key.path == ("permissions", "mode") and typed.strip() == "bypass":
-        raise ConfigError("`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
+    if refusal := key.refusal(typed.strip()):
+        raise ConfigError(refusal)
     for value in _possible_values(typed):
         with contextlib.suppress(ConfigError):
             convert_value(key, key.path, value)

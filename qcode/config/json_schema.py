@@ -22,10 +22,10 @@ def config_schema() -> dict[str, Any]:
         table = schema
         for part in key.path[:-1]:
             table = _subtable(table, part)
-        _put_property(table, key.path[-1], _value(key))
+        _put_property(table, key.path[-1], _value_schema(key))
         # A provider accepts the keys of `[network]` directly, and also in a table `network`.
         if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL_PATHS:
-            _put_property(_subtable(table, "network"), key.path[-1], _value(key))
+            _put_property(_subtable(table, "network"), key.path[-1], _value_schema(key))
     return schema
 
 
@@ -52,7 +52,7 @@ def _put_property(table: dict[str, Any], part: str, value: Mapping[str, Any]) ->
         table["properties"][part] = value
 
 
-def _value(key: Key) -> dict[str, Any]:
+def _value_schema(key: Key) -> dict[str, Any]:
     schema: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
     if key.choices:
         schema["enum"] = [item for item in schema["enum"] if item in key.choices or item not in key.kind.choices]

@@ -304,9 +304,11 @@ def _hook(value: object) -> HookConfig:
     if not set(value) <= set(fields):
         raise ValueError
     converted: dict[str, Any] = {name: fields[name].convert(item) for name, item in value.items()}
-    if not (converted.get("command", "").strip() or any(converted.get("argv", ())[:1])):
+    hook = HookConfig(**converted)
+    program = hook.argv[0] if hook.argv else hook.command.strip()
+    if not program:
         raise ValueError
-    return HookConfig(**converted)
+    return hook
 
 
 def _strings(value: object) -> tuple[str, ...]:
@@ -359,8 +361,6 @@ def command() -> ValueKind:
     """
 
     def convert(value: object) -> tuple[str, ...]:
-        import shlex  # only a configuration with a command needs it
-
         argv = tuple(shlex.split(_line(value))) if isinstance(value, str) else raw_strings().convert(value)
         if not isinstance(argv, tuple) or not argv or not argv[0].strip():
             raise ValueError

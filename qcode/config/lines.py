@@ -82,7 +82,7 @@ def find_positions(text: str) -> KeyPositions:
 class _Scanner:
     """One pass over a TOML text. Each method starts at `position` and moves it to the end of the text that it reads.
 
-    If `is_recorded`, the line and the position of a key are recorded. Keys inside a `[...]` list are not.
+    A method with `is_recorded` records the lines and positions of keys. Keys inside a `[...]` list are not recorded.
     """
 
     def __init__(self, text: str) -> None:
@@ -142,9 +142,12 @@ class _Scanner:
         line_end = text.find("\n", start)
         line_end = len(text) if line_end < 0 else line_end
         ends = [end for end in (text.find("=", start, line_end), text.find("]", start, line_end)) if end >= 0]
-        if ends and '"' not in (bare := text[start : min(ends)]) and "'" not in bare:  # most keys
-            self.position = min(ends)
-            return parse_key(bare.strip())
+        if ends:
+            end = min(ends)
+            key = text[start:end]
+            if '"' not in key and "'" not in key:  # most keys; in a quoted one, `=` and `]` may be part of the name
+                self.position = end
+                return parse_key(key.strip())
         while (char := self._peek()) not in ("=", "]"):
             self.position += 1
             if char in ('"', "'"):

@@ -1,8 +1,8 @@
 """The loader of the settings: layers of files, environment and flags, merged into one value with each key's origin.
 
 A layer maps the path of a key to its value and origin, validated by the schema. A later layer overrides an earlier one:
-the user's file, the project's file, the environment, flags. Lists of rules are joined. Two exceptions: `--settings`
-(`extra`) overrides the environment, and an output cap in a file overrides the cap of the environment. The project's
+the user's file, the project's file, the environment, flags. Lists of rules are joined. Two exceptions: the file of
+`--settings` overrides the environment, and an output cap in a file overrides the cap of the environment. The project's
 file is read only if the user trusts the folder.
 Variables: QCODE_MODEL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, QCODE_MAX_OUTPUT_TOKENS, and
 QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no network.
@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
-from qcode.config.paths import ConfigPaths, project_file
+from qcode.config.paths import ConfigPaths, is_same_file, project_file
 from qcode.config.schema import Key, KeyPath, canonical, dotted, find_key, is_table, leaves, nearest_key_hint
 from qcode.config.settings import (
     PROVIDER_TYPES,
@@ -74,11 +74,9 @@ def load(
     user_layer = file_layer(paths.config_file, "user")
     layers = [output_cap, user_layer if user_config else user_layer.only(_MODEL_ACCESS_KEYS)]
     project = project_file(project_root)
-    if (
-        reads_project
-        and not _is_same_file(project, paths.config_file)
-        and not (isinstance(further_settings, Path) and _is_same_file(project, further_settings))
-    ):
+    user_files = [paths.config_file, *([further_settings] if isinstance(further_settings, Path) else [])]
+    # A file of the user must never be treated as a project's: the project's folder may be the home.
+    if reads_project and not any(is_same_file(project, file) for file in user_files):
         if is_trusted:
             layers.append(_project_layer(project))
         elif project.is_file():
@@ -98,14 +96,6 @@ def _project_layer(file: Path) -> Layer:
         return file_layer(file, "project")
     except ConfigError as error:
         raise ConfigError(f"{error}. `--setting-sources user` starts without this file") from None
-
-
-def _is_same_file(left: Path, right: Path) -> bool:
-    """Return whether two paths are the same file. A file of the user must never be treated as a project's."""
-    try:
-        return left.samefile(right)
-    except OSError:
-        return False
 
 
 def _merge_layers(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
@@ -242,7 +232,8 @@ def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price
     missing = next((key for key in ("input", "output") if key not in rates), None)
     if missing is not None:
         path = ("models", name, "price")
-        origin = base.origin(dotted((*path, next(iter(rates)))))
+        first_rate = next(iter(rates))
+        origin = base.origin(dotted((*path, first_rate)))
         raise ConfigError(f"{origin}: {dotted(path)} also needs {missing}, or no cost can be computed")
     return Price(**rates)
 
@@ -370,7 +361,8 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
 def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
     """Validate the `value` of a key and convert it. Raise `ConfigError` with the expected kind.
 
-    The message repeats only a number, never a string, which may be a secret.
+    The message starts with `subject`, by default the name of the key. It repeats only a number, never a string, which
+    may be a secret.
     """
     try:
         return key.kind.convert(value)
@@ -381,8 +373,8 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
-        hint = suggestion(value, key.kind.choices, label='"{}"')
-        hint = hint and f"; {hint}"
+        nearest = suggestion(value, key.kind.choices, label='"{}"')
+        hint = f"; {nearest}" if nearest else ""
     elif "number" in key.kind.expected and type_name == "a number":
         hint = f", not {value}"
     elif _accepts_type(key, type_name):  # the type is valid, but not the content
@@ -443,17 +435,22 @@ class _LayerReader:
             converted = convert_value(key, path, value)
         except ConfigError as error:
             self._fail(path, str(error))
-        if path == ("permissions", "mode") and converted == "bypass":
-            self._fail(path, "`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
-        if path[0] == "hooks" and self._scope == "project" and isinstance(converted, tuple):
-            refused = next((name for hook in converted for name in ("may_allow", "env") if getattr(hook, name)), "")
+        if refusal := key.refusal(converted):
+            self._fail(path, refusal)
+        if self._scope == "project":
+            self._check_project_value(path, converted)
+        return converted
+
+    def _check_project_value(self, path: KeyPath, value: object) -> None:
+        """Raise `ConfigError` for a value that only the user may set, of a key that a project may set."""
+        if path[0] == "hooks" and isinstance(value, tuple):
+            refused = next((name for hook in value for name in ("may_allow", "env") if getattr(hook, name)), "")
             if refused:
                 self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
-        if path == ("after_edit", "diagnostics") and self._scope == "project" and converted is not False:
+        if path == ("after_edit", "diagnostics") and value is not False:
             self._fail(path, "a project may only set after_edit.diagnostics to false; set it in your own configuration")
-        if path == ("tools", "sandbox") and self._scope == "project" and converted != "required":
+        if path == ("tools", "sandbox") and value != "required":
             self._fail(path, 'a project may only set tools.sandbox to "required"; set it in your own configuration')
-        return converted
 
     def _check_name(self, path: KeyPath) -> None:
         """Raise `ConfigError` for an invalid name of a table, and for a provider in a project's file."""
@@ -550,11 +547,12 @@ def parse_toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def _syntax_error(message: str, text: str) -> tuple[str, int]:
-    """Split the parser's message into the error and its line."""
+    """Split the parser's message, such as `Invalid value (at line 3, column 5)`, into the error and its line."""
     problem, _, location = message.rpartition(" (at ")
     if location.startswith("line "):
-        return problem, int(location[5:].split(",", 1)[0])
-    return problem or message, len(text.rstrip().split("\n"))
+        line, _, _ = location.removeprefix("line ").partition(",")
+        return problem, int(line)
+    return problem or message, len(text.rstrip().split("\n"))  # `(at end of document)`
 
 
 OUTPUT_CAP_VARIABLES = ("QCODE_MAX_OUTPUT_TOKENS", "QWEN_CODE_MAX_OUTPUT_TOKENS")

@@ -65,15 +65,23 @@ class ConfigPaths:
         return cls(root, root / "state")
 
 
-def may_exist(path: Path) -> bool:
-    """Return False if nothing exists at `path`; True if that cannot be determined."""
+def exists_or_unknown(path: Path) -> bool:
+    """Return whether a file, folder or link exists at `path`; True if the folder above it cannot be searched."""
     try:
         path.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True
     return True
+
+
+def is_same_file(left: Path, right: Path) -> bool:
+    """Return whether both are the same existing file or folder, whatever their names."""
+    try:
+        return left.samefile(right)
+    except OSError:
+        return False
 
 
 def project_file(project_root: Path) -> Path:

@@ -79,10 +79,14 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The strings that a file may set, empty for any string. The mode `bypass` is missing: only a flag sets it."""
-        return tuple(
-            choice for choice in self.kind.choices if (self.path, choice) != (("permissions", "mode"), "bypass")
-        )
+        """The strings that a file may set, empty for any string."""
+        return tuple(choice for choice in self.kind.choices if not self.refusal(choice))
+
+    def refusal(self, value: object) -> str:
+        """Return why no file may set the key to this valid value, empty if a file may."""
+        if self.path == ("permissions", "mode") and value == "bypass":
+            return "`bypass` cannot be set in a config file; start qcode with --permission-mode bypass"
+        return ""
 
 
 def _keys_of(owner: type[Any], prefix: KeyPath) -> Iterator[Key]:

@@ -94,19 +94,21 @@ def _without_credentials(address: str) -> str:
 
 
 def project_command_rows(root: Path) -> list[tuple[str, str]]:
-    """Return a row for each command that runs after an edit, for the trust question: the step and the command line."""
+    """Return the rows of the trust question for the commands that run after an edit: the step, and `runs COMMAND`."""
     import tomllib
 
     try:
         table = tomllib.loads(project_file(root).read_text("utf-8-sig")).get("after_edit", {})
     except (OSError, ValueError, RecursionError):
         return []
+    if not isinstance(table, dict):
+        return []
     rows: list[tuple[str, str]] = []
-    for step in COMMAND_STEPS if isinstance(table, dict) else ():
+    for step in COMMAND_STEPS:
         try:
-            converted = commands().convert(table.get(step, ()))
+            configured = commands().convert(table.get(step, ()))
         except ValueError:
             continue
-        items = [visible_line(str(item), 400) for item in (converted if isinstance(converted, tuple) else ())]
-        rows += [(f"after an edit: {step}", f"runs {command}") for command in items]
+        assert isinstance(configured, tuple)
+        rows += [(f"after an edit: {step}", f"runs {visible_line(str(command), 400)}") for command in configured]
     return rows

@@ -15,13 +15,13 @@ from qcode.text.json import JsonObject, parse_object
 
 PRIVATE = 0o600
 """The mode of a file that only this user can read and write."""
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: Path) -> bytes:
     """Return the content of a file that only this user can write, empty bytes for any other."""
     try:
-        descriptor = os.open(path, _OPEN)
+        descriptor = os.open(path, _READ_FLAGS)
     except OSError:
         return b""
     try:

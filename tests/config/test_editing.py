@@ -191,7 +191,14 @@ def test_item_is_added_to_a_list_and_comments_stay(text: str, expected: str) -> 
     assert with_items(text, ("permissions", "deny"), ["a"]) == expected
 
 
-@pytest.mark.parametrize("text", ['permissions = "x"\n', "[permissions]\ndeny = 3\n"])
-def test_item_is_not_added_to_another_kind_of_value(text: str) -> None:
-    with pytest.raises(ValueError, match="not a list"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('permissions = "x"\n', "a key above it is not a table"),
+        ("[permissions]\ndeny = 3\n", "it is not a list"),
+        ("[permissions]\ndeny = {}\n", "it is not a list"),
+    ],
+)
+def test_item_is_not_added_to_another_kind_of_value(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"permissions.deny cannot be set: {reason}"):
         with_items(text, ("permissions", "deny"), ["a"])

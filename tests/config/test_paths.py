@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.config.paths import ConfigPaths
+from qcode.config.paths import ConfigPaths, exists_or_unknown
 from qcode.protocol.errors import ConfigError
 
 
@@ -64,3 +64,16 @@ def test_user_without_home_folder_gets_one_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("pwd.getpwuid", unknown)
     with pytest.raises(ConfigError, match="set HOME or QCODE_HOME"):
         ConfigPaths.from_env({})
+
+
+def test_path_below_a_file_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / ".qcode").write_text("")
+    assert not exists_or_unknown(tmp_path / ".qcode" / "config.toml")
+
+
+def test_broken_link_and_path_that_cannot_be_searched_may_exist(tmp_path: Path) -> None:
+    (tmp_path / "broken").symlink_to("nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    assert exists_or_unknown(tmp_path / "broken")
+    assert exists_or_unknown(tmp_path / "loop" / "config.toml")
+    assert not exists_or_unknown(tmp_path / "nothing")

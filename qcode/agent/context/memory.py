@@ -20,7 +20,7 @@ from qcode.config.paths import (
     COMMANDS_FOLDER,
     OTHER_SKILL_FOLDERS,
     SKILL_FOLDERS,
-    may_exist,
+    exists_or_unknown,
 )
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
@@ -309,4 +309,4 @@ def may_have_skills(context: RunContext) -> bool:
         folder, root = context.folder.resolve(), context.root.resolve()
         above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
         folders += [path / name for path in above for name in SKILL_FOLDERS]
-    return bool(settings.paths) or any(map(may_exist, folders))
+    return bool(settings.paths) or any(map(exists_or_unknown, folders))

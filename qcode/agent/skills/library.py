@@ -20,7 +20,7 @@ from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCach
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
-from qcode.config.paths import COMMANDS_FOLDER, may_exist
+from qcode.config.paths import COMMANDS_FOLDER, exists_or_unknown
 from qcode.protocol.approvals import Spans, TurnOptions
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SMALL_MODEL, Refused
 from qcode.text.clean import cut, visible
@@ -84,7 +84,7 @@ class SkillLibrary:
 
     def _find_commands(self) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
         candidates = self._context.definition_folders(COMMANDS_FOLDER)
-        folders = [(path, project) for path, project in candidates if may_exist(path)]
+        folders = [(path, project) for path, project in candidates if exists_or_unknown(path)]
         if not folders:
             return (), ()
         from qcode.agent.claude.commands import find_commands

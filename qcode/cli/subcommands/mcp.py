@@ -45,7 +45,7 @@ from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_std
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.load import convert_value, load
-from qcode.config.paths import MCP_FILE, ConfigPaths, may_exist, project_file
+from qcode.config.paths import MCP_FILE, ConfigPaths, exists_or_unknown, project_file
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError, UsageError
@@ -235,7 +235,7 @@ def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ..
     configured = configured_servers(settings, options.mcp_config, root, is_trusted=is_trusted)
     for problem in configured.problems:
         write_stderr(problem)
-    if not is_trusted and (may_exist(root / MCP_FILE) or may_exist(project_file(root))):
+    if not is_trusted and (exists_or_unknown(root / MCP_FILE) or exists_or_unknown(project_file(root))):
         write_stderr(
             "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
             "to trust it)"

@@ -29,7 +29,7 @@ from qcode.agent.imports.configuration.rules import (
     add_other_keys,
 )
 from qcode.agent.imports.configuration.servers import add_servers
-from qcode.config.paths import MCP_FILE, may_exist
+from qcode.config.paths import MCP_FILE, exists_or_unknown
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
@@ -156,13 +156,13 @@ def _add_claude_projects(file: SettingsFile, root: Path) -> None:
 def _files_read_anyway(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[SourceSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
-        if may_exist(folder / name):
+        if exists_or_unknown(folder / name):
             yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=_READ, is_read=True)
 
 
 def _unconverted(locations: ImportFolders, folder: Path, name: str, why: str) -> Iterator[SourceSetting]:
     """Yield a file that is not converted, if it exists."""
-    if may_exist(folder / name):
+    if exists_or_unknown(folder / name):
         yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=why)
 
 
