@@ -325,11 +325,14 @@ class Toolbox:
         return await asyncio.to_thread(tool.preview, arguments, self.workspace)
 
     def target_paths(self, name: str, arguments: JsonObject) -> frozenset[str]:
-        """Return the real paths, on disk now, that a call to a file tool refers to."""
+        """Return the real paths, on disk now, that a call to a file tool refers to; none if one is impossible."""
         safety = self.spec(name).safety
         paths = safety.paths_of(arguments) if isinstance(safety, FileAccess) else ()
         used_paths = () if isinstance(paths, str) else filter(None, paths)
-        return frozenset(map(self.workspace.target, used_paths))
+        try:
+            return frozenset(map(self.workspace.target, used_paths))
+        except ValueError:  # a path with a NUL character or half of a character, which the path layer denies
+            return frozenset()
 
     async def run(
         self,

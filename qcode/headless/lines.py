@@ -160,8 +160,10 @@ def _signal(sent: Signal) -> JsonObject:
 
 
 def signal_arguments(sent: Signal) -> Json:
-    """Return the arguments of a signal: an object, or the text as it was received."""
-    return sent.arguments if isinstance(sent.arguments, str) else _representable(sent.arguments)
+    """Return the arguments of a signal: an object, or text if they are not an object that JSON can represent."""
+    if isinstance(sent.arguments, str) or _is_representable(sent.arguments):
+        return sent.arguments
+    return json.dumps(sent.arguments)
 
 
 def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:
@@ -366,15 +368,15 @@ def _time(error: ErrorInfo) -> str | None:
 
 
 def call_input(call: ToolCall) -> JsonObject:
-    """Return the arguments of a call. Text that is not a JSON object is in the field `raw`."""
+    """Return the arguments of a call. Text that is not an object that JSON can represent is in the field `raw`."""
     value = parse_object(call.arguments or "{}")
-    return {"raw": call.arguments} if value is None else _representable(value)
+    return {"raw": call.arguments} if value is None or not _is_representable(value) else value
 
 
-def _representable(value: JsonObject) -> JsonObject:
-    """Return the object, or its text if JSON cannot represent it: `1e999`, for example, is parsed as infinity."""
+def _is_representable(value: JsonObject) -> bool:
+    """Return whether JSON can represent the object: `1e999`, for example, is parsed as infinity."""
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
-        return {"raw": str(value)}
-    return value
+        return False
+    return True

@@ -256,6 +256,8 @@ def _text_problem(path: str) -> str:
         return "the path is empty"
     if "\0" in path:
         return "the path contains a NUL character"
+    if not _can_be_encoded(path):
+        return "the path contains half of a character (a lone surrogate)"
     if len(path) > MAX_PATH:
         return "the path is longer than any path that can be opened"
     if _ESCAPE.search(path):
@@ -263,6 +265,15 @@ def _text_problem(path: str) -> str:
     if _URL.match(path):
         return "this is a URL, not a path"
     return ""
+
+
+def _can_be_encoded(path: str) -> bool:
+    """Return whether a file can have this name. `\\udc80` to `\\udcff` stand for bytes that are not valid UTF-8."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:

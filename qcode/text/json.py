@@ -109,3 +109,12 @@ def sendable_object(text: str) -> JsonObject:
     encoded = json.dumps(parsed, ensure_ascii=False)
     clean = sendable(encoded)
     return parsed if clean is encoded else parse_object(clean) or {}
+
+
+def sendable_json(text: str) -> str:
+    """Return the text of a JSON object with lone surrogates replaced, also those that are written as escapes."""
+    text = sendable(text)
+    if "\\ud" not in text and "\\uD" not in text:
+        return text
+    parsed, clean = parse_object(text), sendable_object(text)
+    return text if parsed is None or parsed == clean else json.dumps(clean, ensure_ascii=False)

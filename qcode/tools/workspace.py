@@ -218,8 +218,8 @@ class Workspace:
             _GRANTED.reset(token)
 
     def target(self, path: str) -> str:
-        """Return the current real path of `path`."""
-        return os.path.realpath(self._absolute_path(path)) if "\0" not in path else path
+        """Return the current real path of `path`. Raise `ValueError` if no file can have this name."""
+        return os.path.realpath(self._absolute_path(path))
 
     def _check(self, path: str, access: Access, real: Path, label: str) -> None:
         if self._judge is None:

@@ -99,6 +99,13 @@ def test_call_that_no_user_could_answer_is_not_declined(tmp_path: Path) -> None:
     assert [(result.state, result.outcome.summary) for result in results] == [("denied", "denied")]
 
 
+def test_path_with_half_of_a_character_is_denied_with_the_reason(tmp_path: Path) -> None:
+    it = talk(tmp_path, call_reply("read", {"path": "half-\ud83d"}), text_reply("Done."))
+    asked, (result,) = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny("no")))
+    assert asked == []
+    assert result.outcome.content == "Denied: the path contains half of a character (a lone surrogate)"
+
+
 def test_denied_edit_shows_its_diff_to_the_user_and_not_to_the_model(tmp_path: Path) -> None:
     it = talk(tmp_path, WRITE, text_reply("Done."))
     (asked,), (result,) = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny("no file")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -179,3 +180,15 @@ def test_models_lists_learned_limits(printed: Printed) -> None:
     text = "\n".join(out)
     assert "learned from http://host: odd-model  output 8,192, silently capped" in text
     assert "learned from http://host: odder-model  window 32,768, no prefill" in text
+
+
+def test_models_forget_reports_limits_that_it_cannot_delete(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LimitStore(printed.state)
+    store.remember("http://host", "odd-model", HostKnowledge(output=8_192))
+
+    def fail(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    _, err = printed("models", "forget", code=1)
+    assert err == [f"qcode: cannot delete {store.path}: Read-only file system"]

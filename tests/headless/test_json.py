@@ -481,6 +481,12 @@ def test_signals_are_listed_in_order_with_their_arguments() -> None:
     assert result["signals"] == [{"tool_name": "report", "arguments": {"grade": 3}, "emitted_at": 1.25}]
 
 
+def test_signal_that_json_cannot_represent_is_kept_as_text() -> None:
+    sent = ev.Signal("report", {"grade": float("inf")}, 1.25)
+    result = run(Scripted(ended("x", signals=(sent,))), "json").result
+    assert result["signals"][0]["arguments"] == '{"grade": Infinity}'
+
+
 def test_result_with_an_image_keeps_it() -> None:
     results = Message("user", (ToolResult("c1", "read", "a picture", images=(Image("image/png", "AAAA"),)),))
     lines = run(Scripted(ev.ResultsCommitted(results), ended()), "stream-json").lines
@@ -493,7 +499,10 @@ def test_result_with_an_image_keeps_it() -> None:
 def test_arguments_that_json_cannot_represent_are_kept_as_text() -> None:
     message = assistant(call(arguments='{"n": 1e999}'), replace(call(arguments="not json"), call_id="c2"))
     lines = run(Scripted(ev.ReplyFinished(StopReason.TOOL_USE, "t", 1, message), ended()), "stream-json").lines
-    assert [block["input"] for block in lines[1]["message"]["content"]] == [{"raw": "{'n': inf}"}, {"raw": "not json"}]
+    assert [block["input"] for block in lines[1]["message"]["content"]] == [
+        {"raw": '{"n": 1e999}'},
+        {"raw": "not json"},
+    ]
 
 
 def test_api_time_leaves_out_tools_and_back_off() -> None:

@@ -160,6 +160,14 @@ CASES: Mapping[str, ModelRequest] = {
     ),
     "prefill": replace(_PLAIN, messages=(user("Count."), assistant(Text("1, 2,\n"))), is_prefill=True, effort="low"),
     "half_a_character": replace(_PLAIN, system="a\ud83d", messages=(user("b\udce9"),)),
+    "half_a_character_in_a_call": replace(
+        _TOOLED,
+        messages=(
+            user("Read."),
+            assistant(ToolCall("call_1", "read_file", '{"path": "\\ud83dx \\ud83d\\ude00"}')),
+            Message("user", (ToolResult("call_1", "read_file", "no", is_error=True),)),
+        ),
+    ),
     "effort_none": replace(_PLAIN, effort="none"),
     "effort_minimal": replace(_PLAIN, effort="minimal"),
     "effort_medium": replace(_PLAIN, effort="medium"),

@@ -112,6 +112,8 @@ def test_path_of_each_sample_gets_its_verdicts(row: dict[str, str], machine: Mac
         (".github/ISSUE_TEMPLATE/bug.md", "allow", "allow"),
         ("node_modules/left-pad/index.js", "allow", "ask"),
         ("two\nlines", "ask", "ask"),
+        ("latin-\udce91.txt", "ask", "ask"),
+        ("half-\ud83d.txt", "deny", "deny"),
         ("\x1b]0;x\x07", "deny", "deny"),
         ("https://example.org/x", "deny", "deny"),
         ("file:///etc/passwd", "deny", "deny"),

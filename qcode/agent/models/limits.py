@@ -122,11 +122,10 @@ class LimitStore:
         self._write(rows)
 
     def forget(self) -> int:
-        """Delete all learned limits and lengths; return the number of models that had any."""
+        """Delete all learned limits and lengths; return the number of models that had any. Raise `OSError`."""
         count = len({*self.all_knowledge(), *self._lengths()})
         for path in (self.path, self._lengths_path):
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         return count
 
     def first_cap(self, host: str, model: str) -> FirstCap | None:

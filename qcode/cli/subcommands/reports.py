@@ -16,7 +16,7 @@ from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
-from qcode.protocol.errors import ConfigError, ExitCode
+from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.clean import clean
@@ -65,7 +65,10 @@ def run_models(arguments: Sequence[str]) -> int:
     limits = LimitStore(context.paths.state_dir)
     match words:
         case ["forget"]:
-            count = limits.forget()
+            try:
+                count = limits.forget()
+            except OSError as error:
+                raise QcodeError(f"cannot delete {error.filename}: {error.strerror}") from None
             if "json" in flags:
                 return _print(json.dumps({"deleted": count}))
             return _print(f"deleted the learned limits of {count_text(count, 'model')}")

@@ -32,7 +32,17 @@ from qcode.providers.history import (
     with_request_note,
 )
 from qcode.providers.openai.quirks import ChatQuirks, model_quirks
-from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.text.json import (
+    Json,
+    JsonObject,
+    count_in,
+    object_in,
+    objects_in,
+    parse_object,
+    sendable,
+    sendable_json,
+    text_in,
+)
 from qcode.values import dataclass
 
 _BASIC_EFFORTS = {"minimal": "low", "max": "high"}
@@ -177,7 +187,7 @@ def _call(call: ToolCall) -> JsonObject:
     return {
         "id": call.call_id,
         "type": "function",
-        "function": {"name": call.name, "arguments": sendable(call.arguments)},
+        "function": {"name": call.name, "arguments": sendable_json(call.arguments)},
     }
 
 

@@ -39,7 +39,17 @@ from qcode.providers.history import (
     results_first,
     with_request_note,
 )
-from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
+from qcode.text.json import (
+    Json,
+    JsonObject,
+    count_in,
+    object_in,
+    objects_in,
+    parse_object,
+    sendable,
+    sendable_json,
+    text_in,
+)
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -141,7 +151,7 @@ def _assistant(message: Message) -> list[Json]:
                     "type": "function_call",
                     "call_id": block.call_id,
                     "name": block.name,
-                    "arguments": sendable(block.arguments),
+                    "arguments": sendable_json(block.arguments),
                 }
         items += [*pending_reasoning, item]
         pending_reasoning = []
