@@ -11,11 +11,13 @@ from math import ceil
 from typing import Any
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.geometry import Offset, Size
+from textual.geometry import Offset, Region, Size
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -163,8 +165,15 @@ def set_screen_class(screen: Screen[Any], name: str, is_set: bool, styled: str) 
         widget.update_node_styles()
 
 
+_MIN_MARKED_CELLS = 4
+"""The minimum width of a field in which ellipses leave enough text in view."""
+
+
 class SteadyInput(Input):
-    """An `Input` with a steady cursor: blinking would need a timer that runs all the time."""
+    """An `Input` with a steady cursor: blinking would need a timer that runs all the time.
+
+    An ellipsis at an end of the field shows that the text continues there.
+    """
 
     cursor_blink = reactive(False, init=False)
 
@@ -181,7 +190,33 @@ class SteadyInput(Input):
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
 
+    def on_resize(self) -> None:
+        self.watch_selection()
+
+    def watch_selection(self) -> None:
+        """Scroll so that the cursor and the characters beside it are in view: an ellipsis covers the first or last."""
+        before, after = self.value[: self.cursor_position], self.value[self.cursor_position :]
+        beside = cell_len(before[-1:]), cell_len(after[:1]) + cell_len(after[1:2])
+        region = Region(cell_len(before) - beside[0], 0, beside[0] + max(1, beside[1]), 1)
+        self.scroll_to_region(region, force=True, animate=False)
+
+    def watch_scroll_x(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_x(old_value, new_value)
+        self._place_cursor(self.screen)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        strip = super().render_line(y).crop(0, width)
+        if width < _MIN_MARKED_CELLS:
+            return strip
+        mark = Segment("…", self.rich_style + self.get_component_rich_style("input--placeholder"))
+        if self.scroll_offset.x > 0:
+            strip = Strip.join([Strip([mark]), strip.crop(1)])
+        if self.content_width - 1 > self.scroll_offset.x + width:
+            strip = Strip.join([strip.crop(0, width - 1), Strip([mark])])
+        return strip
+
     def _place_cursor(self, _screen: object) -> None:
-        """Put the cursor of the terminal where the next character appears, also if a list below moved the field."""
+        """Put the cursor of the terminal where the next character appears, also if the text or the field has moved."""
         if self.has_focus:
             self.app.cursor_position = self.cursor_screen_offset

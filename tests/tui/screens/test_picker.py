@@ -409,3 +409,42 @@ def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> N
         assert run.app.cursor_position == field.cursor_screen_offset
 
     drive(test)
+
+
+@pytest.mark.parametrize("letters", ["abcdefghij", "日本語でした文字列"])
+def test_long_filter_marks_its_hidden_ends_and_shows_its_cursor(letters: str) -> None:
+    text = letters * 5
+
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        field = app.screen.query_one(SteadyInput)
+
+        def shown() -> tuple[str, str]:
+            """Return the text of the field before and after the cursor."""
+            row = app.screen._compositor.render_strips()[field.region.y]
+            assert app.cursor_position == field.cursor_screen_offset
+            before, after = row.crop(0, app.cursor_position.x), row.crop(app.cursor_position.x)
+            return before.text.removeprefix("▌ "), after.text.rstrip()
+
+        def check(cursor: int, *, is_cut: tuple[bool, bool]) -> None:
+            before, after = shown()
+            assert (before.startswith("…"), after.endswith("…")) == is_cut
+            assert text[:cursor].endswith(before.strip("… "))
+            assert text[cursor:].startswith(after.strip("… "))
+            assert after.strip("… ") or cursor == len(text), "the character at the cursor is in view"
+
+        app.screen.query_one(Finder).set_filter(text)
+        await pilot.pause()
+        check(len(text), is_cut=(True, False))
+        for _ in text[20:]:
+            await pilot.press("left")
+        await pilot.pause()
+        check(20, is_cut=(True, True))
+        await pilot.resize_terminal(20, 24)
+        await pilot.pause()
+        check(20, is_cut=(True, True))
+        for _ in text[:20]:
+            await pilot.press("left")
+        await pilot.pause()
+        check(0, is_cut=(False, True))
+
+    play(scene, size=(30, 24))
