@@ -19,7 +19,7 @@ from textual.widget import Widget
 from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
-from qcode.tui.transcript.line import shorten, shorten_to_words
+from qcode.tui.transcript.line import shorten, shorten_at_punctuation
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -243,20 +243,20 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     `interrupt` is ` · ` and the key that stops the activity. It is kept when the text is shortened.
     """
     if status.hint:
-        return Content.styled(shorten_to_words(status.hint, max_cells), "$text-warning")
+        return Content.styled(shorten_at_punctuation(status.hint, max_cells), "$text-warning")
     words, keys = status.question
     if words:
         if not interrupt.endswith(_TO_INTERRUPT):
             # `Enter send · Esc to interrupt` becomes `Esc`.
             keys = keys.rpartition(_KEY_GAP)[2].removesuffix(_TO_INTERRUPT)
-        words = shorten_to_words(words, max_cells - cell_len(keys) - len(_KEY_GAP))
+        words = shorten_at_punctuation(words, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
     activity = status.activity or status.shell_line
     if activity is None:
         return Content("")
     if not activity.is_moving:
-        words = shorten_to_words(activity.text, max_cells - cell_len(interrupt))
+        words = shorten_at_punctuation(activity.text, max_cells - cell_len(interrupt))
         return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
     frame = _SPINNER[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_SPINNER)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
@@ -277,14 +277,14 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
         elapsed = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
         if cell_len(text) + len(elapsed) <= max_cells:
             return text, elapsed
-        return shorten_to_words(text, max_cells), ""
+        return shorten_at_punctuation(text, max_cells), ""
     remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
     reason = text.rstrip(". ")
     # A short part, such as "openai" before ": Rate limit reached for gpt-5 in organization", is not a reason.
-    short_reason = shorten_to_words(reason, max_cells - cell_len(remaining) - 2, min_part_cells=_MIN_REASON_CELLS)
+    short_reason = shorten_at_punctuation(reason, max_cells - cell_len(remaining) - 2, min_part_cells=_MIN_REASON_CELLS)
     if short_reason and (short_reason == reason or cell_len(short_reason) >= _MIN_REASON_CELLS):
         return f"{short_reason}, {remaining}", ""
-    return shorten_to_words(remaining, max_cells), ""
+    return shorten_at_punctuation(remaining, max_cells), ""
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:

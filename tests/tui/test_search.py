@@ -13,7 +13,7 @@ from qcode.protocol.reply import TextDelta
 from qcode.tui.panels.search import SearchField
 from qcode.tui.terminal.driver import has_browser
 from qcode.tui.transcript.line import Line
-from qcode.tui.transcript.transcript import Transcript, find_matches
+from qcode.tui.transcript.transcript import MatchRange, Transcript, find_matches
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -93,7 +93,7 @@ def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch
 def test_matches_are_found_in_the_steps_and_not_again_by_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
 
-    def counted(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
+    def counted(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[MatchRange]:
         searched.append(len(rows))
         return find_matches(rows, pattern)
 

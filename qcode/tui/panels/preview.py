@@ -18,7 +18,7 @@ from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import LINE_BREAK, ensure_visible
 from qcode.tui.transcript.code import Highlighter, add_slot_to_range, without_band
 from qcode.tui.transcript.diff import (
-    MIN_SIDE_BY_SIDE,
+    MIN_SIDE_BY_SIDE_CELLS,
     DiffRow,
     changed_rows,
     line_number_digits,
@@ -113,7 +113,7 @@ class ApprovalDetail:
                 return shorter
         shown_rows = [row for row in self.diff if row.kind not in ("file", "hunk")]
         has_added_in_view = with_added_in_view(shown_rows, height) is shown_rows  # the function changed nothing
-        if width >= MIN_SIDE_BY_SIDE or has_added_in_view:
+        if width >= MIN_SIDE_BY_SIDE_CELLS or has_added_in_view:
             return lines
         return render_diff(with_added_in_view(changed_rows(self.diff), height), width, digits)[:height]
 

@@ -2,5 +2,5 @@
 
 Read `transcript` first (the widget), then `content` (the list of entries), `entries` and `cards` (their rows), `pane`
 (scrolling and painting) and `markdown`. Only `transcript`, `selection`, `pane` and `palette` import Textual.
-Nothing here knows models, and only `cards` knows values of `protocol`; `replay` shows a stored conversation.
+`cards` has the interface to which the presenter writes, and `replay` shows a stored conversation.
 """

@@ -77,7 +77,12 @@ def _redrawn_spans(text: str, base: TextStyle, pen: Pen, limit: int | None) -> l
     for match in _SGR.finditer(text):
         ends.append(match.end())
         pens.append(_apply_parameters(pens[-1], match[1]))
-    cells = ((char, pens[bisect_right(ends, at) - 1] if at >= 0 else PLAIN_PEN) for char, at in redrawn_cells(text))
+
+    def pen_of(index: int) -> Pen:
+        """Return the pen of the character at `index`. The index -1 stands for a column that was skipped or erased."""
+        return pens[bisect_right(ends, index) - 1] if index >= 0 else PLAIN_PEN
+
+    cells = ((char, pen_of(index)) for char, index in redrawn_cells(text))
     groups = groupby(islice(cells, limit), key=itemgetter(1))
     return [
         (tidy_keeping_tabs("".join(char for char, _ in characters)), pen.style_on(base)) for pen, characters in groups

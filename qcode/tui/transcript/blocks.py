@@ -70,9 +70,7 @@ class ProseView:
             # The parser drops deeper blocks, such as a text after 50 `>`. No text of a reply may be missing, so show
             # all of it as plain text.
             return wrap([(text, PLAIN)], self._width)
-        token_pass = _TokenPass(source, tokens, code_blocks)
-        if number is not None:
-            token_pass.first_item_number = number
+        token_pass = _TokenPass(source, tokens, code_blocks, number)
         return token_pass.render_blocks(0, len(token_pass.tokens), self._width, PLAIN)
 
     def _grow(self, chunk: Chunk) -> list[Line]:
@@ -100,16 +98,20 @@ class _TokenPass:
     """Converts the tokens of one chunk to rows. Create an object for each chunk.
 
     `code_blocks` are those of earlier frames, by their first line in the chunk; None if the chunk is finished.
+    `first_item_number` is the number on screen of the first ordered item; None means the number in the source.
     """
 
     def __init__(
-        self, source: Sequence[str], tokens: Sequence[Token], code_blocks: dict[int, CodeBlock] | None
+        self,
+        source: Sequence[str],
+        tokens: Sequence[Token],
+        code_blocks: dict[int, CodeBlock] | None,
+        first_item_number: int | None,
     ) -> None:
         self.tokens = tokens
-        self.first_item_number: int | None = None
-        """The number on screen of the first item of the first ordered list; None means the one of the source."""
         self._source = source
         self._code_blocks = code_blocks
+        self._first_item_number = first_item_number
         self._list_depth = 0
         self._renderers: dict[str, Callable[[int, int, int, TextStyle], list[Line]]] = {
             "paragraph_open": self._paragraph,
@@ -188,8 +190,8 @@ class _TokenPass:
         token = self.tokens[index]
         is_ordered = token.type == "ordered_list_open"
         number = int(token.attrs.get("start", 1)) if is_ordered else 0
-        if is_ordered and self.first_item_number is not None:
-            number, self.first_item_number = self.first_item_number, None
+        if is_ordered and self._first_item_number is not None:
+            number, self._first_item_number = self._first_item_number, None
         bullet = _BULLETS[min(self._list_depth, len(_BULLETS) - 1)]
         self._list_depth += 1
         lines: list[Line] = []

@@ -1,7 +1,7 @@
 """The card of a tool call: its argument, its state, and its output folded to head and tail.
 
 `CardUpdate` is a change of a card. `TranscriptView` is the interface that the presenter, shell lines and a replay write
-to. `main_argument` and `plan_of` summarize a call; they are pure.
+to.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from qcode.tui.transcript.line import (
     crop,
     expand_tabs,
     prefix,
+    shorten_at_punctuation,
     shorten_start,
-    shorten_to_words,
     style_of,
     tidy,
     tidy_keeping_tabs,
@@ -186,7 +186,7 @@ class Card(Foldable):
         self.is_read_only = is_read_only(name)
         """The folded card is one row, because only the model reads its output."""
         self._argument = tidy(argument)
-        self._crop_argument = shorten_start if name in _PATH_TOOLS else crop
+        self._is_argument_path = name in _PATH_TOOLS
         self._clock = clock
         self._started_at: float | None = None
         self._seconds: float | None = None
@@ -248,10 +248,9 @@ class Card(Foldable):
             return len(self._argument), len(self._detail or self._output) + len(self._diff)
         if self.is_read_only:
             return 0, 0
-        folded = min(len(self._output), _HEAD_LINES + _TAIL_LINES + 1) + min(
-            len(self._diff), _DIFF_HEAD_ROWS + _DIFF_TAIL_ROWS + 1
-        )
-        return min(len(self._argument), 80), folded
+        output_rows = min(len(self._output), _HEAD_LINES + _TAIL_LINES + 1)
+        diff_rows = min(len(self._diff), _DIFF_HEAD_ROWS + _DIFF_TAIL_ROWS + 1)
+        return min(len(self._argument), 80), output_rows + diff_rows
 
     def has_two_forms(self, width: int) -> bool:
         # Long output has a short form for certain, and laying out all of it would take long.
@@ -315,7 +314,8 @@ class Card(Foldable):
         """Shorten live output that is too long; the complete output replaces it when the call ends."""
         if len(self._output) > _MAX_LIVE_LINES:
             self._omit_middle()
-        if len(self._partial_line) <= (_MAX_REDRAWN_CHARS if "\r" in self._partial_line else _MAX_LIVE_LINE_CHARS):
+        max_chars = _MAX_REDRAWN_CHARS if "\r" in self._partial_line else _MAX_LIVE_LINE_CHARS
+        if len(self._partial_line) <= max_chars:
             return
         overwritten, has_return, state = self._partial_line.rpartition("\r")
         if has_return:
@@ -384,7 +384,7 @@ class Card(Foldable):
         """
         free_width = width - 2 - cell_len(self._name)
         reserved = min(cell_len(self._argument) + 1, free_width // 2) if self._argument else 0
-        status = shorten_to_words(self._status(), max(0, free_width - reserved - 2))
+        status = shorten_at_punctuation(self._status(), max(0, free_width - reserved - 2))
         # A name that is padded to the width of the longest one ends in a blank.
         blanks = " " if not self._argument and self._name.endswith(" ") else "  "
         status = f"{blanks}{status}" if status else ""
@@ -392,7 +392,8 @@ class Card(Foldable):
         # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)
         if self._argument and available_width > 1:
-            argument = self._crop_argument(self._argument.replace("\n", " "), available_width)
+            shorten = shorten_start if self._is_argument_path else crop
+            argument = shorten(self._argument.replace("\n", " "), available_width)
             spans.append((f" {argument}", style_of("card-argument")))
         if status:
             spans.append((status, style_of("card-failed" if self._slot() == "card-failed" else "dim")))
@@ -401,22 +402,23 @@ class Card(Foldable):
     def _title(self, width: int) -> list[Line]:
         """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
         icon: Span = (f"{_ICONS[self.state]} ", style_of(self._slot()))
-        # Nothing follows the name of a plan: its argument is its first line, which is below.
-        spans: list[Span] = [(self._name.rstrip() if self._plan else self._name, style_of("card-title"))]
+        text_width = max(1, width - len(_INDENT[0]))
         if self._plan and self.state == "done":
             title, dot, chosen = (self._summary or "Plan").partition(" · ")
-            spans = [(title, style_of("card-title")), (dot + chosen, style_of("dim"))]
-            return prefix(wrap(spans, max(1, width - 2)), icon, _INDENT)
-        if self._argument and not self._plan:
-            spans.append((f" {self._argument}", style_of("card-argument")))
-        rows = wrap(spans, max(1, width - 2))
+            plan_spans = [(title, style_of("card-title")), (dot + chosen, style_of("dim"))]
+            return prefix(wrap(plan_spans, text_width), icon, _INDENT)
+        # Nothing follows the name of a plan: its argument is its first line, which is below.
+        name: Span = (self._name.rstrip() if self._plan else self._name, style_of("card-title"))
+        has_argument = bool(self._argument) and not self._plan
+        spans = [name, (f" {self._argument}", style_of("card-argument"))] if has_argument else [name]
+        rows = wrap(spans, text_width)
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
-            if self._crop_argument is shorten_start:
-                path = shorten_start(self._argument, max(1, width - 2))
-                rows = wrap([spans[0], (f" {path}", style_of("card-argument"))], max(1, width - 2))
-                return self._with_status(prefix(rows[:_ARGUMENT_ROWS], icon, _INDENT), width)
-            rows = rows[:_ARGUMENT_ROWS]
-            rows[-1] = _crop_for_ellipsis(rows[-1], max(1, width - 2))
+            if self._is_argument_path:
+                path = shorten_start(self._argument, text_width)
+                rows = wrap([name, (f" {path}", style_of("card-argument"))], text_width)[:_ARGUMENT_ROWS]
+            else:
+                rows = rows[:_ARGUMENT_ROWS]
+                rows[-1] = _crop_for_ellipsis(rows[-1], text_width)
         return self._with_status(prefix(rows, icon, _INDENT), width)
 
     def _with_status(self, lines: list[Line], width: int) -> list[Line]:
@@ -525,10 +527,12 @@ def _parse_number(text: str) -> int:
 
 def _crop_for_ellipsis(line: Line, width: int) -> Line:
     """Return `line` with an ellipsis at its end, cut to at most `width` cells."""
-    length = len(crop(line.text + "…", width)) - 1
+    remaining_chars = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []
+    ellipsis_style = style_of()
     for text, style in line.spans:
-        if length > 0:
-            spans.append((text[:length], style))
-        length -= len(text)
-    return Line((*spans, ("…", line.spans[-1][1] if line.spans else style_of())), line.lead, line.joint)
+        if remaining_chars > 0:
+            spans.append((text[:remaining_chars], style))
+        remaining_chars -= len(text)
+        ellipsis_style = style
+    return Line((*spans, ("…", ellipsis_style)), lead=line.lead, joint=line.joint)

@@ -18,8 +18,8 @@ from qcode.text.fences import fence_after
 from qcode.tui.transcript.line import PLAIN, Line, Span, tidy, tidy_keeping_tabs, wrap
 from qcode.values import dataclass
 
-_TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
-_TOP_LEVEL_ITEM = re.compile(r"( {0,3})(?:([-*+])|(\d{1,9})[.)])(?:\s+(\S)|\s*$)")
+_TOP_LEVEL_FENCE = re.compile(r"(?P<indent> {0,3})(?P<marker>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
+_TOP_LEVEL_ITEM = re.compile(r" {0,3}(?:[-*+]|(?P<number>\d{1,9})[.)])(?:\s+(?P<text>\S)|\s*$)")
 _RULE = re.compile(r" {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
 
@@ -140,15 +140,16 @@ class Splitter:
         is_inside = chunk is not None and chunk.is_list and indent > 0
         fence = None if is_inside else _TOP_LEVEL_FENCE.fullmatch(line)
         if fence is not None:
-            return Chunk([], has_gap, fence.group(2), len(fence.group(1)), fence.group(3).strip())
+            info = fence["info"].strip()
+            return Chunk([], has_gap, fence=fence["marker"], indent=len(fence["indent"]), info=info)
         if chunk is not None and not self._ends(chunk, line, indent):
             return None
         new_chunk = Chunk([line], has_gap)
         item = None if _RULE.match(line) else _TOP_LEVEL_ITEM.match(line)
         if item is not None:
             new_chunk.is_list = True
-            if item.group(3):
-                new_chunk.source_number = int(item.group(3))
+            if item["number"]:
+                new_chunk.source_number = int(item["number"])
                 new_chunk.number = self._number(new_chunk.source_number)
         new_chunk.is_single_line = item is None and bool(_HEADING.match(line) or _RULE.match(line))
         return new_chunk
@@ -168,7 +169,7 @@ class Splitter:
         if chunk.is_list:
             return indent == 0
         # In Markdown only a bullet or the number 1, followed by text, ends a paragraph without a blank line.
-        return bool(item.group(4)) and item.group(3) in (None, "1")
+        return bool(item["text"]) and item["number"] in (None, "1")
 
     def _number(self, number: int) -> int:
         """Return the number that an item shows: as written, or one more if the source repeats a number ("1. 1. 1.")."""
@@ -271,30 +272,30 @@ class GrowingLines:
         if _NESTED_FENCE.match(self._context[-1]):
             return rows - 1  # A fence without content shows a blank row.
         # A blank line at the end of the context is shown above the lines after it, unless the lines have it already.
-        return rows + (self._context[-1] == "" and not is_after_blank)
+        has_blank_row = self._context[-1] == "" and not is_after_blank
+        return rows + 1 if has_blank_row else rows
 
     def _find_cut(self, lines: Sequence[str]) -> int | None:
-        """Return the index of the line before which the open end can be divided, None while it is short.
+        """Return the index of the line before which the open end can be cut, None while it is short.
 
-        The best division is before an item or after a blank line; otherwise it is as near the end as possible. Both
-        sides of it have at least `MIN_OPEN_CHARS`. Example: with 800, 30 lines of 100 characters without items are
-        divided before line 22, because the 8 lines from there on have 800 characters.
+        The best cut is before an item or after a blank line; otherwise it is as near the end as possible. Both sides of
+        it have at least `MIN_OPEN_CHARS`. Example: with 800, 30 lines of 100 characters without items are cut before
+        line 22, because the 8 lines from there on have 800 characters.
         """
+        cut = None
         open_chars = 0
-        latest = None
         for index in range(len(lines) - 1, self._settled_lines, -1):
             open_chars += len(lines[index]) + 1
             if open_chars < MIN_OPEN_CHARS:
                 continue
-            latest = latest or index
+            cut = cut or index
             if _NESTED_ITEM.match(lines[index]) or not lines[index - 1].strip(" >\t"):
+                cut = index
                 break
-        else:
-            index = latest or self._settled_lines
-        if latest is None:
+        if cut is None:
             return None
-        newly_settled_chars = sum(len(line) + 1 for line in lines[self._settled_lines : index])
-        return index if newly_settled_chars >= MIN_OPEN_CHARS else None
+        newly_settled_chars = sum(len(line) + 1 for line in lines[self._settled_lines : cut])
+        return cut if newly_settled_chars >= MIN_OPEN_CHARS else None
 
 
 def context_of(lines: Sequence[str], cut: int) -> list[str]:

@@ -34,10 +34,7 @@ _NOTICE_SYMBOLS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
 class Replacement(NamedTuple):
-    """A replacement of entries by others that show the same rows, or that replace them row by row.
-
-    A user who reads one of the removed entries stays at the same row.
-    """
+    """A replacement of live entries by others with the same text. A user who reads them stays at the same row."""
 
     first_index: int
     """The index of the first new entry."""
@@ -53,8 +50,8 @@ class Content:
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.addition_count = 0
-        """The number of additions so far: to replies, to reasoning and to the last card, new cards, and errors. If it
-        grows while the user reads elsewhere, a label reports new text below."""
+        """A count of new cards and errors, and of additions to replies, to reasoning and to the last card. If it grows
+        while the user reads elsewhere, a label reports new text below."""
         self.superseded: SupersededEntry | None = None
         """The old text below a new attempt, which replaces it row by row; None if there is no such text."""
         self.new_attempt_index = 0
@@ -131,7 +128,7 @@ class Content:
                 self._remove(entry)
         first = self.entries[0] if self.entries else None
         has_prompt = any(isinstance(entry, PromptEntry) for entry in self.entries)
-        if isinstance(first, WelcomeEntry) and not has_prompt and first.expand():
+        if isinstance(first, WelcomeEntry) and not has_prompt and first.collapse(False):
             self._mark_changed(0)
 
     def add_notice(self, level: Level, text: str) -> None:
@@ -140,8 +137,8 @@ class Content:
         A warning after a prompt is about the prompt, so no blank row separates the two.
         """
         last = self.entries[-1] if self.entries else None
-        # An error often arrives instead of a reply, so it counts as one.
-        self.addition_count += level == "error"
+        if level == "error":  # it often arrives instead of a reply, so it counts as one
+            self.addition_count += 1
         if isinstance(last, NoticeEntry) and last.count_repetition(level, text):
             self._touch(last)
         else:
@@ -266,8 +263,8 @@ class Content:
         card = self._cards.get(call_id)
         if card is None:
             return
-        # Output of an earlier card appears above the end, so it is not new text below the view.
-        self.addition_count += card is self._last_card
+        if card is self._last_card:  # output of an earlier card appears above the end, so it is not new text below
+            self.addition_count += 1
         card.change(update)
         # A call that is still being written is removed with its attempt; a complete one stays.
         if card.state != "writing":

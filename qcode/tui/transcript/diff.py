@@ -25,13 +25,13 @@ _MAX_COMPARED_CHARS = 600
 """In a longer line, changed words are not marked: the comparison would take long."""
 _MIN_SIMILARITY = 0.4
 """The similarity of two lines (0 to 1) from which their changed words are marked; below it, most words differ."""
-_MAX_HIGHLIGHTED = 2_000
+_MAX_HIGHLIGHTED_ROWS = 2_000
 """Only this many rows of a diff are highlighted; more would delay the first paint of a large diff."""
 
-MIN_SIDE_BY_SIDE = 136
+MIN_SIDE_BY_SIDE_CELLS = 136
 """The minimum width at which old and new text are side by side: that of a diff in a card on 141 columns."""
 _COLUMN_SEPARATOR = " │ "
-_MIN_BOTH_SIDES = 3
+_MIN_ROWS_FOR_BOTH = 3
 """The minimum height in which removed and added lines of one change can both be shown."""
 
 Kind = Literal["add", "remove", "same", "hunk", "file"]
@@ -135,9 +135,14 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
     if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    changes = [change for change in matcher.get_opcodes() if change[0] != "equal"]
-    before.changed = tuple(_ranges(old, [(start, end) for _, start, end, _, _ in changes]))
-    after.changed = tuple(_ranges(new, [(start, end) for _, _, _, start, end in changes]))
+    old_changes: list[tuple[int, int]] = []
+    new_changes: list[tuple[int, int]] = []
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if tag != "equal":
+            old_changes.append((old_start, old_end))
+            new_changes.append((new_start, new_end))
+    before.changed = tuple(_ranges(old, old_changes))
+    after.changed = tuple(_ranges(new, new_changes))
 
 
 def _ranges(words: Sequence[str], changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -171,8 +176,11 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
 
 def changed_rows(rows: Sequence[DiffRow]) -> list[DiffRow]:
     """Return the rows without unchanged lines, from the first changed one."""
-    changed = near_changes(rows, 0)
-    return changed[next((index for index, row in enumerate(changed) if row.kind in ("add", "remove")), 0) :]
+    changed = near_changes(rows, context=0)
+    for index, row in enumerate(changed):
+        if row.kind in ("add", "remove"):
+            return changed[index:]
+    return changed
 
 
 def with_added_in_view(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
@@ -182,14 +190,17 @@ def with_added_in_view(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow
     lines`, and 4 added lines.
     """
     kinds = [row.kind for row in rows]
-    first_shown = next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
-    if first_shown < height or (height < _MIN_BOTH_SIDES and rows and rows[0].kind == "remove"):
+    # Without added lines, the first removed line must be in view.
+    needed_kind: Kind = "add" if "add" in kinds else "remove"
+    first_needed = kinds.index(needed_kind) if needed_kind in kinds else 0
+    is_too_low = height < _MIN_ROWS_FOR_BOTH and bool(rows) and rows[0].kind == "remove"
+    if first_needed < height or is_too_low:
         return rows
     head = rows[: (height - 1) // 2]
     head = head[:-1] if head and head[-1].kind == "hunk" else head
-    skipped = sum(row.kind == "remove" for row in rows[len(head) : first_shown])
+    skipped = kinds[len(head) : first_needed].count("remove")
     mark = DiffRow("hunk", count_text(skipped, "more removed line"))
-    return [*head, mark, *rows[first_shown : first_shown + height - len(head) - 1]]
+    return [*head, mark, *rows[first_needed : first_needed + height - len(head) - 1]]
 
 
 @dataclass(slots=True)
@@ -221,7 +232,7 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
     """
     digits = digits or line_number_digits(rows)
     shows_names = sum(row.kind == "file" for row in rows) > 1
-    is_wide = width >= MIN_SIDE_BY_SIDE and {"add", "remove"} <= {row.kind for row in rows}
+    is_wide = width >= MIN_SIDE_BY_SIDE_CELLS and {"add", "remove"} <= {row.kind for row in rows}
     _highlight(rows)
     lines: list[Line] = []
     index = 0
@@ -312,7 +323,7 @@ def _highlight(rows: Sequence[DiffRow]) -> None:
     file_name = ""
     hunk: list[DiffRow] = []
     # The row after the last one stands for the end, so that the loop highlights the last hunk, too.
-    for row in (*rows[:_MAX_HIGHLIGHTED], DiffRow("file", "")):
+    for row in (*rows[:_MAX_HIGHLIGHTED_ROWS], DiffRow("file", "")):
         if row.kind in ("file", "hunk"):
             _highlight_hunk(hunk, file_name)
             hunk = []

@@ -46,6 +46,7 @@ _MIN_PART_CHARS = 2_000
 _SLICE_CHARS = 2 * _MIN_PART_CHARS
 """Longer text is added to a reply in slices, because each addition begins at most one new entry."""
 _LONG_LINE_CHARS = 2_000
+"""In a longer line of live reasoning, only the last row is laid out again with each delta."""
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
 """The label at the start of a welcome line: `model  `, a bullet, or an indent. Wrapped rows are indented as far."""
 _Item = tuple[Literal["text", "mark"], str]
@@ -253,36 +254,31 @@ class WelcomeEntry(Entry):
         self.touch()
         return True
 
-    def collapse(self) -> bool:
-        """Show only the first two lines, joined, because the conversation has begun; return whether this changed it."""
-        if self._is_collapsed:
+    def collapse(self, is_collapsed: bool = True) -> bool:
+        """Show only the first two lines, joined, or all lines again; return whether this changed it."""
+        if self._is_collapsed == is_collapsed:
             return False
-        self._is_collapsed = True
-        self.touch()
-        return True
-
-    def expand(self) -> bool:
-        """Show all lines again; return whether this changed it."""
-        if not self._is_collapsed:
-            return False
-        self._is_collapsed = False
+        self._is_collapsed = is_collapsed
         self.touch()
         return True
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_collapsed:
-            facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]
-            title = crop(self._texts[0], width)
-            addition, free_cells = "".join(f" · {fact}" for fact in facts), width - cell_len(title)
-            if cell_len(addition) > free_cells:
-                addition = addition.partition(" (")[0]  # the reason for the model: `demo/demo (named by -m)`
-            addition = crop(addition, free_cells)
-            spans = [(title, style_of("welcome-title")), *([(addition, style_of("welcome"))] if addition else [])]
-            return [Line(tuple(spans))]
-        spans = [
-            (text, style_of("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)
-        ]
-        return [row for text, style in spans for row in _wrap_hanging(text, style, width)]
+            return [self._collapsed_row(width)]
+        title, *facts = self._texts
+        rows = _wrap_hanging(title, style_of("welcome-title"), width)
+        return rows + [row for fact in facts for row in _wrap_hanging(fact, style_of("welcome"), width)]
+
+    def _collapsed_row(self, width: int) -> Line:
+        title, *facts = self._texts
+        title_span: Span = (crop(title, width), style_of("welcome-title"))
+        label = _LABEL.match(facts[0]) if facts else None
+        addition = f" · {facts[0].removeprefix(label[0] if label else '')}" if facts else ""
+        free_cells = width - cell_len(title_span[0])
+        if cell_len(addition) > free_cells:
+            addition = addition.partition(" (")[0]  # without the reason for the model: `demo/demo (named by -m)`
+        addition = crop(addition, free_cells)
+        return Line((title_span, (addition, style_of("welcome"))) if addition else (title_span,))
 
 
 def _wrap_hanging(text: str, style: TextStyle, width: int) -> list[Line]:
@@ -376,7 +372,8 @@ class ReplyEntry(Entry):
                 continue
             moved_chars = min(remaining_chars, len(text))
             moved.append((kind, text[len(text) - moved_chars :]))
-            fed_chars += moved_chars if len(self._items) < self._fed_items else 0
+            if len(self._items) < self._fed_items:  # the stream has received this item
+                fed_chars += moved_chars
             remaining_chars -= moved_chars
             if moved_chars < len(text):
                 self._items.append((kind, text[: len(text) - moved_chars]))
@@ -480,8 +477,8 @@ class ReasoningEntry(Foldable):
             self._lines = [self._header(width)]
         elif self._is_current:
             return self.gap + len(self._lines)
-        header = self._header(width)
-        first = self._settled_rows if header.text == self._lines[0].text else 0
+        old_header, header = self._lines[0], self._header(width)
+        first = self._settled_rows
         self._lines[0] = header
         del self._lines[self._settled_rows :]
         new_text = "".join(self._deltas[self._included_deltas :])
@@ -498,7 +495,7 @@ class ReasoningEntry(Foldable):
         if self._partial_line.strip():
             self._lines += self._body(self._partial_line, width)
         self._width, self._is_current = width, True
-        return self.gap + first if first else 0
+        return self.gap + first if header.text == old_header.text else 0
 
     def source(self) -> str:
         return "".join(self._deltas)
@@ -565,10 +562,11 @@ class SupersededEntry(Entry):
             self.touch()
         return len(self._old_rows(width)) > rows
 
-    # Letters are counted from the start of the old text, because at another width the new rows replace more or fewer
-    # rows of it.
-
     def letters_above(self, row: int) -> int:
+        """Return the number of letters from the start of the old text, replaced rows included, up to a row.
+
+        The number of replaced rows changes with the width, so it must not change the result.
+        """
         return count_letters(self._dimmed_lines[: self._replaced_rows + row - self._gap_above])
 
     def row_of_letter(self, count: int) -> int:

@@ -198,8 +198,14 @@ _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 _JOINER = "\u200d"
 
-RowRange = tuple[int, int, int]
-"""A row of a wrapped text, as character indexes: its start, its end, and the start of the next row."""
+
+class RowRange(NamedTuple):
+    """A row of a wrapped text, as character indexes."""
+
+    start: int
+    end: int
+    next_start: int
+    """The start of the next row. The characters from `end` up to it are not shown."""
 
 
 def clusters(text: str) -> Iterator[str]:
@@ -231,7 +237,7 @@ def break_text(text: str, width: int) -> list[RowRange]:
     wide, unless a single character is wider. Example: `break_text("ab cd", 3)` is `[(0, 2, 3), (3, 5, 5)]`.
     """
     if cell_len(text) <= width:
-        return [(0, len(text), len(text))]
+        return [RowRange(0, len(text), len(text))]
     rows: list[RowRange] = []
     # The current row begins at `start`, its last word ends at `end`, and it is `used_cells` wide.
     start = end = used_cells = 0
@@ -241,18 +247,18 @@ def break_text(text: str, width: int) -> list[RowRange]:
         bare = word.rstrip(" ")
         cells = cell_len(bare)
         if used_cells and used_cells + cells > width:
-            rows.append((start, end, begin))
+            rows.append(RowRange(start, end, begin))
             start, used_cells = begin, 0
         if cells > width:
             for cut in _cut_indexes(bare, width):
-                rows.append((start, begin + cut, begin + cut))
+                rows.append(RowRange(start, begin + cut, begin + cut))
                 start = begin + cut
             used_cells = cell_len(text[start : begin + len(bare)])
         else:
             used_cells += cells
         used_cells += len(word) - len(bare)
         end = begin + len(bare)
-    rows.append((start, max(start, end), len(text)))
+    rows.append(RowRange(start, max(start, end), len(text)))
     return rows
 
 
@@ -263,7 +269,7 @@ def break_code(text: str, width: int) -> list[RowRange]:
     Example: `break_code("f(alpha, beta)", 10)` is `[(0, 8, 9), (9, 14, 14)]`.
     """
     if cell_len(text) <= width:
-        return [(0, len(text), len(text))]
+        return [RowRange(0, len(text), len(text))]
     row_end = _row_ends(text, max(1, width))
     rows: list[RowRange] = []
     start = 0
@@ -273,7 +279,7 @@ def break_code(text: str, width: int) -> list[RowRange]:
             space = text.rfind(" ", start + (end - start) // 2, min(end + 1, len(text) - 1))
             if space > start and not text[start:space].isspace():
                 end, following = space, space + 1
-        rows.append((start, end, following))
+        rows.append(RowRange(start, end, following))
         start = following
     return rows
 
@@ -323,13 +329,13 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
     for line in _split_lines(spans):
         text = "".join([piece for piece, _ in line])
         rows = break_code(text, width) if is_code else break_text(text, width)
-        if len(rows) == 1 and rows[0][1] == len(text):
+        if len(rows) == 1 and rows[0].end == len(text):
             lines.append(Line(tuple(line)))
             continue
         joint: str | None = None
         for row, pieces in zip(rows, _split_spans(line, rows), strict=True):
             lines.append(Line(pieces, joint=joint))
-            joint = text[row[1] : row[2]]
+            joint = text[row.end : row.next_start]
     return lines
 
 
@@ -393,7 +399,7 @@ def clip(rows: Sequence[Line], count: int, width: int) -> list[Line]:
     if cell_len(text) >= width:
         # The added space makes the text too long, so that `crop` makes room for the ellipsis.
         text = crop(f"{text} ", width).removesuffix("…")
-    (pieces,) = _split_spans(last.spans, [(0, len(text), len(text))])
+    (pieces,) = _split_spans(last.spans, [RowRange(0, len(text), len(text))])
     style = pieces[-1][1] if pieces else PLAIN
     return [*complete_rows, replace(last, spans=(*pieces, ("…", style)))]
 
@@ -417,15 +423,16 @@ def shorten_start(path: str, width: int) -> str:
 
 
 _MIN_KEPT_SHARE = 0.6
+"""The share of the width that a title must fill after a cut between words; otherwise a word is cut."""
 _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
 _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
 
-def shorten_to_words(text: str, width: int, min_part_cells: int = 0) -> str:
-    """Return `text` as `shorten` does, but cut it only between parts or words.
+def shorten_at_punctuation(text: str, width: int, min_part_cells: int = 0) -> str:
+    """Return `text` as `shorten` does, but cut it only at punctuation, or between words; empty if no word fits.
 
-    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. If no part of at least
-    `min_part_cells` fits, the text loses its last words and ends with an ellipsis. The result is empty if no word fits.
+    Example: `truncated, retrying: waiting` becomes `truncated, retrying`. If no part of at least `min_part_cells` fits,
+    the text loses its last words and ends with an ellipsis.
     """
     line = one_line(text)
     if cell_len(line) <= width:
@@ -464,7 +471,7 @@ def shorten_to_rows(text: str, width: int, max_rows: int) -> str:
     rows = break_text(line, width)
     shown = [line[start:end] for start, end, _ in rows[:max_rows]]
     if len(rows) > max_rows:
-        shown[-1] = shorten_at_words(line[rows[max_rows - 1][0] :], width)
+        shown[-1] = shorten_at_words(line[rows[max_rows - 1].start :], width)
     return "\n".join(shown)
 
 
@@ -475,10 +482,10 @@ def count_letters(rows: Iterable[Line]) -> int:
 
 def row_of_letter(rows: Sequence[Line], count: int) -> int:
     """Return the index of the row with the letter or digit after the first `count` ones; the last row without one."""
-    consumed = 0
+    letters = 0
     for index, line in enumerate(rows):
-        consumed += sum(character.isalnum() for character in line.text)
-        if consumed > count:
+        letters += count_letters((line,))
+        if letters > count:
             return index
     return max(0, len(rows) - 1)
 

@@ -90,7 +90,7 @@ class MarkdownStream:
         """Add the final rows of a completed chunk."""
         rows = self._rows(chunk, None)
         self.lines += self._with_marks(rows, is_last=False)
-        self._marks = [mark for mark in self._marks if mark[0] > self._unmarked_rows + len(rows)]
+        self._marks = [(row, label) for row, label in self._marks if row > self._unmarked_rows + len(rows)]
         self._unmarked_rows += len(rows)
         self.settled_count = len(self.lines)
         self._live_view = None
@@ -160,7 +160,8 @@ def text_of_markdown(markdown: str) -> str:
 def labeled_rule(label: str, width: int) -> Line:
     """Return a thin horizontal line with `label` in it."""
     # The two dashes and the blank before the label, the blank after it, and at least two dashes take 6 cells.
-    text = f"── {crop(tidy(label.replace(chr(10), ' ')), max(1, width - 6))} "
+    label = tidy(label.replace("\n", " "))
+    text = f"── {crop(label, max(1, width - 6))} "
     rule = "─" * min(_MAX_RULE_CELLS, width - cell_len(text))
     row = crop(text.rstrip(), width) if width < 8 else text + rule
     return Line(((row, style_of("mark")),), is_decoration=True)

@@ -96,23 +96,21 @@ SLOT_STYLES: dict[str, SlotStyle] = {
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
 # soft green or red background is teal or gray, and that to the dark gray-blue of a prompt in tokyo-night is navy. These
-# are colors of the cube and its grays, by dark or light theme.
-_STYLES_256_COLORS: dict[bool, dict[str, SlotStyle]] = {
-    True: {
-        "user-band": SlotStyle(background="#303030"),
-        "diff-add": SlotStyle(background="#005f00"),
-        "diff-remove": SlotStyle(background="#5f0000"),
-        "diff-add-word": SlotStyle(background="#008700"),
-        "diff-remove-word": SlotStyle(background="#870000"),
-        "chosen": SlotStyle(background="#005f5f"),
-    },
-    False: {
-        "diff-add": SlotStyle(background="#d7ffd7"),
-        "diff-remove": SlotStyle(background="#ffd7d7"),
-        "diff-add-word": SlotStyle(background="#afffaf"),
-        "diff-remove-word": SlotStyle(background="#ffafaf"),
-        "chosen": SlotStyle(background="#afffff"),
-    },
+# are colors of the cube and its grays.
+_STYLES_256_COLORS_DARK: dict[str, SlotStyle] = {
+    "user-band": SlotStyle(background="#303030"),
+    "diff-add": SlotStyle(background="#005f00"),
+    "diff-remove": SlotStyle(background="#5f0000"),
+    "diff-add-word": SlotStyle(background="#008700"),
+    "diff-remove-word": SlotStyle(background="#870000"),
+    "chosen": SlotStyle(background="#005f5f"),
+}
+_STYLES_256_COLORS_LIGHT: dict[str, SlotStyle] = {
+    "diff-add": SlotStyle(background="#d7ffd7"),
+    "diff-remove": SlotStyle(background="#ffd7d7"),
+    "diff-add-word": SlotStyle(background="#afffaf"),
+    "diff-remove-word": SlotStyle(background="#ffafaf"),
+    "chosen": SlotStyle(background="#afffff"),
 }
 
 # For the theme that uses the terminal's 16 colors, which cannot be blended.
@@ -180,12 +178,12 @@ class Palette:
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
-        self._slots: dict[str, Style] = {}
+        self._slot_styles: dict[str, Style] = {}
         self._styles: dict[TextStyle, Style] = {}
         self._padding: Style | None = None
 
     def clear(self) -> None:
-        self._slots.clear()
+        self._slot_styles.clear()
         self._styles.clear()
         self._padding = None
 
@@ -207,7 +205,7 @@ class Palette:
         if style is None:
             style = self.base
             for slot in text_style.slots:
-                style += self._slot(slot)
+                style += self._slot_style(slot)
             if style.bgcolor != self.base.bgcolor and not self._widget.app.current_theme.ansi:
                 style = readable(style, COLOR_SYSTEMS[self._widget.app.console.color_system or "truecolor"])
             if text_style.href:
@@ -215,33 +213,32 @@ class Palette:
             self._styles[text_style] = style
         return style
 
-    def _slot(self, slot: str) -> Style:
+    def _slot_style(self, slot: str) -> Style:
         """Return the style of a slot alone, with its colors blended into the widget's background."""
-        style = self._slots.get(slot)
+        style = self._slot_styles.get(slot)
         if style is None:
-            app = self._widget.app
-            is_terminal = app.current_theme.ansi
             if slot.startswith(SGR_SLOT_PREFIX):
-                style = self._slots[slot] = _sgr_style(slot.removeprefix(SGR_SLOT_PREFIX))
-                return style
-            slot_style = _special_styles(app).get(slot, SLOT_STYLES[slot])
-            style = self._slots[slot] = Style.parse(slot_style.attributes) + Style(
-                color=self._color(slot_style.color, slot_style.share, app.theme_variables, is_terminal=is_terminal),
-                bgcolor=self._color(
-                    slot_style.background, slot_style.background_share, app.theme_variables, is_terminal=is_terminal
-                ),
-            )
+                style = _sgr_style(slot.removeprefix(SGR_SLOT_PREFIX))
+            else:
+                definition = _special_styles(self._widget.app).get(slot, SLOT_STYLES[slot])
+                style = Style.parse(definition.attributes) + Style(
+                    color=self._color(definition.color, definition.share),
+                    bgcolor=self._color(definition.background, definition.background_share),
+                )
+            self._slot_styles[slot] = style
         return style
 
-    def _color(self, name: str, share: int, colors: dict[str, str], *, is_terminal: bool) -> RichColor | None:
+    def _color(self, name: str, share: int) -> RichColor | None:
+        """Return a color of `SlotStyle` with an opacity of `share` percent; None if `name` is empty."""
         if not name:
             return None
         if name.startswith(("#", "ansi_")):
             return Color.parse(name).rich_color
+        colors = self._widget.app.theme_variables
         # A theme variable may have an opacity ("$foreground 60%"), or be "auto".
         named, _, theme_share = colors[name].partition(" ")
         color = Color.parse(colors["foreground"] if named == "auto" else named)
-        if is_terminal:
+        if self._widget.app.current_theme.ansi:  # colors of the terminal cannot be blended
             return color.rich_color if color.a else None
         strength = color.a * share / 100 * float(theme_share.rstrip("%") or 100) / 100
         return self._widget.background_colors[1].blend(color, strength, alpha=1).rich_color
@@ -258,12 +255,12 @@ def readable(style: Style, colors: ColorSystem) -> Style:
     background = shown_color(style.bgcolor, colors)
     text = Color.from_rich_color(style.color)
     white, black = Color(255, 255, 255), Color(0, 0, 0)
-    end = max((white, black), key=lambda color: contrast(color, background))
+    farthest = max((white, black), key=lambda color: contrast(color, background))
     for step in range(11):
-        candidate = text.blend(end, step / 10)
+        candidate = text.blend(farthest, step / 10)
         if contrast(shown_color(candidate.rich_color, colors), background) >= MIN_CONTRAST:
             break
-    return style + Style(color=candidate.rich_color) if step else style
+    return style if candidate == text else style + Style(color=candidate.rich_color)
 
 
 def shown_color(color: RichColor, colors: ColorSystem) -> Color:
@@ -296,6 +293,7 @@ def _sgr_style(parameters: str) -> Style:
     if values:
         color = RichColor.from_ansi(values[1]) if values[0] == 5 else RichColor.from_rgb(*values[1:])
         return Style(color=color) if code == 38 else Style(bgcolor=color)
+    # Text is 30 to 37 and 90 to 97, background 40 to 47 and 100 to 107; from 90 on, the color is bright.
     is_bright, is_background = code >= 90, code // 10 in (4, 10)
     color = RichColor.from_ansi(code % 10 + 8 * is_bright)
     return Style(bgcolor=color) if is_background else Style(color=color)
@@ -307,11 +305,16 @@ def _special_styles(app: App[object]) -> dict[str, SlotStyle]:
         return _STYLES_NO_COLOR
     if app.current_theme.ansi:
         return _STYLES_TERMINAL_THEME
-    return _STYLES_256_COLORS[app.current_theme.dark] if app.console.color_system == "256" else {}
+    if app.console.color_system == "256":
+        return _STYLES_256_COLORS_DARK if app.current_theme.dark else _STYLES_256_COLORS_LIGHT
+    return {}
 
 
 def painted_over(segments: list[Segment], start: int, end: int, added: Style) -> list[Segment]:
-    """Return `segments` with the style `added` on top of the characters from `start` to `end` (-1: the end)."""
+    """Return `segments` with the style `added` on top of the characters from `start` up to `end`.
+
+    An `end` of -1 means the end of the row, as in the selections of Textual.
+    """
     result: list[Segment] = []
     position = 0
     for text, style, _ in segments:

@@ -206,8 +206,8 @@ class Pane(ScrollView):
         except Exception:  # noqa: BLE001  # the app's edge: the widget's own painting reports the error in its rows
             return super().render_lines(crop)
         background = self.background_colors[1]
-        for filter in self.get_line_filters():
-            rows = [row.apply_filter(filter, background) for row in rows]
+        for line_filter in self.get_line_filters():
+            rows = [row.apply_filter(line_filter, background) for row in rows]
         return rows if crop.column_span == (0, width) else [row.crop(*crop.column_span) for row in rows]
 
     def render_line(self, y: int) -> Strip:
@@ -240,7 +240,7 @@ class Pane(ScrollView):
         if cells < width:
             segments.append(Segment(" " * (width - cells), rich_style(line.fill)))
         if is_chosen:
-            segments = painted_over(segments, 0, -1, rich_style(_CHOSEN_STYLE))
+            segments = painted_over(segments, start=0, end=-1, added=rich_style(_CHOSEN_STYLE))
         strip = Strip(segments, max(cells, width))
         strip = strip.crop(0, width) if cells > width else strip
         return strip.extend_cell_length(self.region.width, self.palette.padding)

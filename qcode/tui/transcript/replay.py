@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.attachments import attached_lines, parse_attached
+from qcode.agent.context.attachments import Attachment, attached_lines, parse_attached
 from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_interrupted_turn
 from qcode.agent.sessions.partial import KILLED_REPLY
@@ -141,38 +142,46 @@ def show_attached(
         return False
     # After this function nothing updates the card, so its id need only differ from those of running lines.
     card_id = f"stored {number}"
+    update = CardUpdate(state="done", output=attached.content, summary=one_line(attached.result))
     if attached.kind == "shell":
-        state, seconds = line_state(attached.result), None
-        transcript.add_card(card_id, "!", one_line(attached.name))
-        result = one_line(attached.result) if state != "stopped" else None
-        output = shown_output(attached.content)
-        if (job := ended_job(attached.result, jobs or {})) is not None:
-            state, result, output = job_call_state(job), one_line(job.state), job.output or output
-            seconds = job.seconds
-        transcript.update_card(card_id, CardUpdate(state=state, output=output, summary=result, seconds=seconds))
-        return True
-    transcript.add_card(card_id, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
-    summary, output = one_line(attached.result), attached.content
-    if attached.kind == "aside":
+        card_name, update = "!", _shell_line_update(attached, jobs or {})
+    elif attached.kind == "job":
+        card_name = "jobs"
+    else:
         from qcode.tui.transcript.markdown import text_of_markdown  # not needed for the first paint
 
-        output = text_of_markdown(output)
-    transcript.update_card(card_id, CardUpdate(state="done", output=output, summary=summary))
+        card_name, update = "btw", replace(update, output=text_of_markdown(attached.content))
+    transcript.add_card(card_id, card_name, one_line(attached.name))
+    transcript.update_card(card_id, update)
     return True
+
+
+def _shell_line_update(attached: Attachment, jobs: Mapping[int, StoredJob]) -> CardUpdate:
+    """Return the final state and output of a shell line; if it became a job, those of the job."""
+    output = shown_output(attached.content)
+    job = ended_job(attached.result, jobs)
+    if job is not None:
+        return CardUpdate(
+            state=job_call_state(job), output=job.output or output, summary=one_line(job.state), seconds=job.seconds
+        )
+    state = line_state(attached.result)
+    summary = one_line(attached.result) if state != "stopped" else None  # the state says all
+    return CardUpdate(state=state, output=output, summary=summary)
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
     """Show a prompt, the shell lines that the user ran before it, the output of jobs, and side questions."""
-    typed: list[str] = []
+    typed_texts: list[str] = []
     for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
             continue
         if parse_attached(block.text) is None:
-            typed.append(block.text)
+            typed_texts.append(block.text)
         else:
             show_attached(block.text, transcript, item.jobs, number)
-    for text in [item.typed_text] if item.typed_text else typed:
+    for text in [item.typed_text] if item.typed_text else typed_texts:
         transcript.add_user(text)
+    # The last block is the prompt itself.
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
         transcript.add_attached(lines)
 

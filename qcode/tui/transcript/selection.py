@@ -44,7 +44,7 @@ class WidthFreeAnchor:
     """An anchor that can be found at another width. Blanks do not count, because wrapping changes them."""
 
     entry: Entry
-    count: int
+    characters_before: int
     """The number of characters of the entry before the anchor."""
     context: str
     """The characters around the anchor, to find out whether the text has the same order at the new width."""
@@ -78,7 +78,9 @@ class SelectablePane(Pane):
         super().__init__(content, id, classes)
         self._anchors: tuple[Anchor, Anchor] | None = None
         self._press_anchor: Anchor | None = None
-        self._saved_anchors: tuple[WidthFreeAnchor, ...] = ()
+        # The selection and the pressed character during a resize.
+        self._saved_selection: tuple[WidthFreeAnchor, WidthFreeAnchor] | None = None
+        self._saved_press: WidthFreeAnchor | None = None
         self._pointer = Offset(0, 0)
         self._is_dragging = False
         self.scroll_timer: Timer | None = None
@@ -187,39 +189,34 @@ class SelectablePane(Pane):
                 self.follow()
 
     def before_resize(self) -> None:
-        """Remember which characters are selected."""
+        """Remember which characters are selected, and on which one the mouse button was pressed."""
         selection = self.text_selection
-        if (
-            selection is not None
-            and self._anchors is None
-            and selection.start is not None
-            and selection.end is not None
-        ):
-            self._anchors = (
-                self._anchor_at(selection.start.y, selection.start.x),
-                self._anchor_at(selection.end.y, selection.end.x),
-            )
-        start, end = self._anchors or (None, None)
-        anchors = ((start, False), (end, True), (self._press_anchor, False))
-        self._saved_anchors = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
+        if self._anchors is None and selection is not None:
+            start, end = selection.start, selection.end
+            if start is not None and end is not None:
+                self._anchors = self._anchor_at(start.y, start.x), self._anchor_at(end.y, end.x)
+        if self._anchors is not None:
+            first, last = self._anchors
+            self._saved_selection = _without_width(first), _without_width(last, is_end=True)
+        if self._press_anchor is not None:
+            self._saved_press = _without_width(self._press_anchor)
 
     def after_resize(self) -> None:
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
-        new_anchors = [self._find_anchor(anchor) for anchor in self._saved_anchors]
-        if self._press_anchor is not None:
-            self._press_anchor = new_anchors.pop()  # `before_resize` saved it last
-        if self._anchors is not None:
-            start, end = new_anchors
+        if self._saved_press is not None:
+            self._press_anchor = self._find_anchor(self._saved_press)
+        if self._saved_selection is not None and self._anchors is not None:
+            start, end = map(self._find_anchor, self._saved_selection)
             self._anchors = (start, end) if start is not None and end is not None else None
             if self._anchors is None:
                 self.drop_selection()
-        self._saved_anchors = ()
+        self._saved_selection = self._saved_press = None
 
     def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there.
 
-        Example: the end of a selection after "ab" has `count` 2, so the last selected character is number 1, the "b",
-        and `x` is the index after it. If a wrap now follows "ab", the end thus stays in the row of "ab".
+        Example: 2 characters are before the end of a selection of "ab", so the last selected one has the index 1, and
+        `x` is the index after it. If a wrap now follows "ab", the end thus stays in the row of "ab".
         """
         index = self.row_layout.index(anchor.entry)
         if index is None:
@@ -227,12 +224,12 @@ class SelectablePane(Pane):
         self.row_layout.lay_out(index)
         rows = anchor.entry.shown_rows()
         text, positions = content_positions(rows)
-        if not positions or _context_around(text, anchor.count) != anchor.context:
+        if not positions or _context_around(text, anchor.characters_before) != anchor.context:
             return None
-        letter_index = anchor.count - 1 if anchor.is_end else anchor.count
-        row, x = positions[max(0, min(letter_index, len(positions) - 1))]
-        if anchor.is_end or letter_index >= len(positions):
-            x += 1  # after the letter
+        index_in_text = anchor.characters_before - 1 if anchor.is_end else anchor.characters_before
+        row, x = positions[max(0, min(index_in_text, len(positions) - 1))]
+        if anchor.is_end or index_in_text >= len(positions):
+            x += 1  # after the character
         return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
     def after_changes(self) -> None:
@@ -321,11 +318,11 @@ class SelectablePane(Pane):
             self.post_message(self.Selected(selected))
 
 
-def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
+def _without_width(anchor: Anchor, *, is_end: bool = False) -> WidthFreeAnchor:
     """Return `anchor` in a form that can be found at another width."""
     text, positions = content_positions(anchor.entry.shown_rows())
-    count = bisect_left(positions, (anchor.row, anchor.x))
-    return WidthFreeAnchor(anchor.entry, count, _context_around(text, count), is_end)
+    characters_before = bisect_left(positions, (anchor.row, anchor.x))
+    return WidthFreeAnchor(anchor.entry, characters_before, _context_around(text, characters_before), is_end)
 
 
 def _context_around(text: str, index: int) -> str:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 from textual.geometry import Offset
@@ -64,8 +64,17 @@ class _Search:
     """The last row in view when the search began, as the index of an entry and a row of it."""
     text: str = ""
     current: SearchMatch | None = None
-    cache: dict[Entry, tuple[list[Line], str, list[SearchMatch]]] = field(default_factory=dict)
-    """For each searched entry: its rows, the source of its folded part, and the matches in both."""
+    cache: dict[Entry, _SearchedEntry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchedEntry:
+    """An entry as it was searched, and its matches. They are stale if the rows or the source have changed."""
+
+    rows: list[Line]
+    source: str
+    """The text of a folded entry; empty for any other entry."""
+    matches: list[SearchMatch]
 
 
 class SearchingPane(SelectablePane):
@@ -125,12 +134,18 @@ class SearchingPane(SelectablePane):
         if search.current is None:
             return self._go_to(matches, len(matches) - 1 if is_upwards else 0)
         order, current = self._order(), search.current
-        position = (order.get(current.entry, 0), current.row, current.start)
-        before = bisect_left(matches, position, key=lambda match: (order[match.entry], match.row, match.start))
-        is_on_match = before < len(matches) and (matches[before].entry, *position[1:]) == (
-            current.entry, matches[before].row, matches[before].start,
-        )  # fmt: skip
-        return self._go_to(matches, (before - 1 if is_upwards else before + is_on_match) % len(matches))
+
+        def position(match: SearchMatch) -> tuple[int, int, int]:
+            return order.get(match.entry, 0), match.row, match.start
+
+        index = bisect_left(matches, position(current), key=position)  # of the first match that is not above
+        match = matches[index % len(matches)]
+        is_current = match.entry is current.entry and position(match) == position(current)
+        if is_upwards:
+            index -= 1
+        elif is_current:
+            index += 1
+        return self._go_to(matches, index % len(matches))
 
     def end_search(self, *, returns_to_start: bool) -> None:
         """End the search. `returns_to_start`: return to its start and fold the entries that it unfolded."""
@@ -163,15 +178,16 @@ class SearchingPane(SelectablePane):
         pattern = pattern_of(search.text) if search is not None else None
         if search is None or pattern is None:
             return []
-        rows, source = entry.shown_rows(), ""
-        if isinstance(entry, Foldable) and not entry.is_unfolded:
-            source = entry.source()
-        if (cached := search.cache.get(entry)) is not None and cached[0] == rows and cached[1] == source:
-            return cached[2]
-        is_hidden = isinstance(entry, Foldable) and bool(source) and pattern.search(source) is not None
-        searched_rows = entry.full_rows(width) if is_hidden and isinstance(entry, Foldable) else rows
+        rows = searched_rows = entry.shown_rows()
+        folded = entry if isinstance(entry, Foldable) and not entry.is_unfolded else None
+        source = folded.source() if folded is not None else ""
+        cached = search.cache.get(entry)
+        if cached is not None and cached.rows == rows and cached.source == source:
+            return cached.matches
+        if folded is not None and pattern.search(source) is not None:
+            searched_rows = folded.full_rows(width)
         matches = [SearchMatch(entry, *match) for match in find_matches(searched_rows, pattern)]
-        search.cache[entry] = (rows, source, matches)
+        search.cache[entry] = _SearchedEntry(rows, source, matches)
         return matches
 
     def _go_to(self, matches: list[SearchMatch], index: int) -> SearchPosition:
@@ -481,25 +497,23 @@ class Transcript(CardChoosingPane):
         prompt_indexes = [index for index, entry in enumerate(entries) if isinstance(entry, PromptEntry)]
         if not prompt_indexes:
             return False
-        index, row = self.row_layout.find(round(self.scroll_y))
-        entry = entries[index]
-        is_at_start = row <= entry.gap
+        top_index, row = self.row_layout.find(round(self.scroll_y))
         if step < 0:
-            before = [
-                prompt_index
-                for prompt_index in prompt_indexes
-                if prompt_index < index or (prompt_index == index and not is_at_start)
-            ]
-            target = before[-1] if before else None
-        else:
-            if self.is_anchored:
+            # If the start of the entry at the top of the view is out of view, that entry may be the target itself.
+            is_start_in_view = row <= entries[top_index].gap
+            end = top_index if is_start_in_view else top_index + 1
+            above = [index for index in prompt_indexes if index < end]
+            if not above:
                 return False
-            target = next((prompt_index for prompt_index in prompt_indexes if prompt_index > index), None)
-            if target is None:
+            target = above[-1]
+        elif self.is_anchored:
+            return False
+        else:
+            below = [index for index in prompt_indexes if index > top_index]
+            if not below:
                 self.scroll_end(animate=False)
                 return True
-        if target is None:
-            return False
+            target = below[0]
         self.go_to(ReadingPosition(entries[target], entries[target].gap))
         return True
 
@@ -517,9 +531,18 @@ def pattern_of(text: str) -> re.Pattern[str] | None:
     return re.compile(f"{SPACE_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
-def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
-    """Return each match as start row, start character, end row, end character. A match may cross a wrap."""
-    ranges: list[tuple[int, int, int, int]] = []
+class MatchRange(NamedTuple):
+    """A match in rows, with the fields of `SearchMatch`."""
+
+    row: int
+    start: int
+    end_row: int
+    end: int
+
+
+def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[MatchRange]:
+    """Return the matches in `rows`. A match may cross a wrap."""
+    ranges: list[MatchRange] = []
     begin = 0
     while begin < len(rows):
         end = begin + 1
@@ -530,32 +553,32 @@ def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[i
     return ranges
 
 
-def _matches_in_line(
-    rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]
-) -> list[tuple[int, int, int, int]]:
+def _matches_in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]) -> list[MatchRange]:
     """Return the matches in one source line, which fills the rows from `begin` up to `end`.
 
     Example: "one two" is wrapped to the rows "one" and "two", whose joint is a space. The rows start at the indexes
     0 and 4 of the source line, so a match of "two" at index 4 is at index 0 of the second row.
     """
     if end == begin + 1:
-        text, row = rows[begin].text, rows[begin]
+        row = rows[begin]
         start = row.lead if row.search_start is None else row.search_start
-        return [(begin, match.start(), begin, match.end()) for match in pattern.finditer(text, start)]
+        return [MatchRange(begin, match.start(), begin, match.end()) for match in pattern.finditer(row.text, start)]
     texts: list[str] = []
     starts: list[int] = []  # the index in the source line at which each row starts
     length = 0
-    for index in range(begin, end):
-        joint = rows[index].joint or "" if index > begin else ""
-        starts.append(length + len(joint))
-        texts += [joint, rows[index].text[rows[index].lead :]]
-        length += len(joint) + len(texts[-1])
+    for row in rows[begin:end]:
+        if texts:
+            texts.append(row.joint or "")
+            length += len(texts[-1])
+        starts.append(length)
+        texts.append(row.text[row.lead :])
+        length += len(texts[-1])
 
     def row_and_index(position: int) -> tuple[int, int]:
         """Return the row that has the character at `position` of the source line, and its index in that row."""
-        offset = max(index for index, start in enumerate(starts) if start <= position or index == 0)
+        offset = bisect_right(starts, position) - 1
         row = rows[begin + offset]
         return begin + offset, min(row.lead + position - starts[offset], len(row.text))
 
     matches = pattern.finditer("".join(texts))
-    return [(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]
+    return [MatchRange(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]

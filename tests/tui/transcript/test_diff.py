@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.text.clean import visible_rows
-from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE, near_changes, parse_diff, render_diff
+from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE_CELLS, near_changes, parse_diff, render_diff
 from qcode.tui.transcript.line import shown_text, source_text
 from qcode.tui.transcript.transcript import find_matches
 
@@ -138,7 +138,7 @@ def test_rows_contain_both_sides(old: list[str], new: list[str]) -> None:
         assert [row.text for row in parsed if row.kind != "remove"] == new
 
 
-WIDE = MIN_SIDE_BY_SIDE
+WIDE = MIN_SIDE_BY_SIDE_CELLS
 HALF = (WIDE - 3) // 2
 
 
