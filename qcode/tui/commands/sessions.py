@@ -213,7 +213,9 @@ def _choose_session(
 
     from qcode.tui.screens.sessions import SessionPicker
 
-    context.screen.open_screen(SessionPicker(context.agent.sessions, time.time, highlighted, words=words), on_pick)
+    context.screen.open_screen(
+        SessionPicker(context.agent.sessions, time.time, highlighted, filter_text=words), on_pick
+    )
 
 
 def _open_session(

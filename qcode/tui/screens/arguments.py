@@ -15,13 +15,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from qcode.agent.mcp.mentions import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
 from qcode.tui.shared_widgets import SteadyInput, key_hints
 
-_MAX_LABEL = 200
+_MAX_DESCRIPTION_CHARACTERS = 200
 _KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))
 
 
@@ -46,7 +46,7 @@ class ArgumentsForm(ModalScreen[str]):
             with VerticalScroll(id="arguments-fields", can_focus=False):
                 for number, argument in enumerate(self._arguments):
                     suffix = "" if argument.is_required else " (optional)"
-                    description = single_spaced(clean(argument.description), _MAX_LABEL)
+                    description = single_spaced(clean(argument.description), _MAX_DESCRIPTION_CHARACTERS)
                     label = Content.assemble(f"{one_line(argument.name)}{suffix}", (f"  {description}", "$muted"))
                     yield Static(label, classes="argument-label", markup=False)
                     value = self._values.get(argument.name, "")
@@ -61,14 +61,13 @@ class ArgumentsForm(ModalScreen[str]):
 
     @on(SteadyInput.Changed)
     def _store_value(self, event: SteadyInput.Changed) -> None:
-        number = int((event.input.id or "").rpartition("-")[2])
-        self._values[self._arguments[number].name] = event.value
+        self._values[self._arguments[_argument_number(event.input)].name] = event.value
 
     @on(SteadyInput.Submitted)
     def _submit_field(self, event: SteadyInput.Submitted) -> None:
         """Move to the next field. After the last one, send, or move to the first required field that is empty."""
         event.stop()
-        number = int((event.input.id or "").rpartition("-")[2])
+        number = _argument_number(event.input)
         if number + 1 < len(self._arguments):
             self.query_one(f"#argument-{number + 1}", SteadyInput).focus()
         elif self._focus_missing():
@@ -88,6 +87,11 @@ class ArgumentsForm(ModalScreen[str]):
         keys = key_hints(_KEYS, max(1, self.size.width - 4 - len(problem)))
         foot = Content.assemble((f"{problem}  ", "$text-warning"), keys) if problem else keys
         self.query_one("#arguments-foot", Static).update(foot)
+
+
+def _argument_number(field: Input) -> int:
+    """Return the index of the argument of a field, from its id, such as `argument-2`."""
+    return int((field.id or "").rpartition("-")[2])
 
 
 def typed_prompt(prompt: ServerPrompt, values: Mapping[str, str]) -> str:

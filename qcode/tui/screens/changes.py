@@ -30,7 +30,9 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import SessionFileDiff
 
-ALL = "all"
+MAX_CHARS = 400_000
+"""The maximum length of the diffs that are shown at once."""
+ALL_CHANGES = "all"
 """The id of the first row, which shows all changes of the session."""
 _PREVIEW_ROWS, _SHORT_PREVIEW_ROWS = 8, 4
 """The maximum height of the preview; the lower one if the list needs the other rows."""
@@ -196,13 +198,15 @@ class ChangesScreen(ListScreen[None]):
         """
         if part.hunk is None:
             return ""
-        same_file = [
-            (row_id, other.hunk)
-            for row_id, other in self._parts.items()
-            if (other.prompt_number, other.file.real_path) == (part.prompt_number, part.file.real_path)
-        ]
-        following = [row_id for row_id, hunk in same_file if hunk is not None and hunk > part.hunk]
-        return (following or [row_id for row_id, hunk in same_file if hunk is None] or [""])[0]
+        file_row_id = ""
+        for row_id, other in self._parts.items():
+            if (other.prompt_number, other.file.real_path) != (part.prompt_number, part.file.real_path):
+                continue
+            if other.hunk is None:
+                file_row_id = row_id
+            elif other.hunk > part.hunk:
+                return row_id
+        return file_row_id
 
     def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"
@@ -231,7 +235,9 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     """
     if not changes and not any(turn.files for turn in turns):
         return []
-    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session", is_summary=True)]
+    rows = [
+        PickerRow(ALL_CHANGES, "All changes", count_text(len(changes), "file"), group="This session", is_summary=True)
+    ]
     for turn in reversed(turns):
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
@@ -247,13 +253,10 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
 
 def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
     """Return the row of a hunk: its position, its first changed line, and its size."""
-    changed_lines = (line[1:].strip() for line in hunk.diff.split("\n")[1:] if line[:1] in "+-")
-    label = f"  line {hunk.line}: {one_line(next(filter(None, changed_lines), ''), 60)}"
+    _header, *lines = hunk.diff.split("\n")
+    changed_texts = (line[1:].strip() for line in lines if line.startswith(("+", "-")))
+    label = f"  line {hunk.line}: {one_line(next(filter(None, changed_texts), ''), 60)}"
     return PickerRow(row_id, label, f"+{hunk.added} -{hunk.removed}", group=group)
-
-
-MAX_CHARS = 400_000
-"""The maximum length of the diffs that are shown at once."""
 
 
 def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
@@ -269,7 +272,7 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
             remaining_chars -= len(change.diff)
         if remaining_chars <= 0:
             break
-    lines += _cut_rows(sum(len(change.diff) for change in changes) - MAX_CHARS, width)
+    lines += _cut_note(sum(len(change.diff) for change in changes) - MAX_CHARS, width)
     return lines or wrap([("Nothing was changed.", style_of())], width)
 
 
@@ -277,11 +280,11 @@ def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
     """Return the rows of one diff, truncated after `MAX_CHARS` characters, or of the note if there is no diff."""
     if not diff:
         return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
-    return [*render_diff(parse_diff(visible_rows(diff[:MAX_CHARS])), width), *_cut_rows(len(diff) - MAX_CHARS, width)]
+    return [*render_diff(parse_diff(visible_rows(diff[:MAX_CHARS])), width), *_cut_note(len(diff) - MAX_CHARS, width)]
 
 
-def _cut_rows(left_out: int, width: int) -> list[Line]:
-    """Return the note for diffs that have more than `MAX_CHARS` characters."""
-    if left_out <= 0:
+def _cut_note(omitted_chars: int, width: int) -> list[Line]:
+    """Return the note for diffs that have more than `MAX_CHARS` characters, otherwise no row."""
+    if omitted_chars <= 0:
         return []
-    return wrap([(more_chars(left_out, "; use git diff"), style_of("notice-warning"))], width)
+    return wrap([(more_chars(omitted_chars, "; use git diff"), style_of("notice-warning"))], width)

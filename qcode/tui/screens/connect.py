@@ -46,6 +46,7 @@ _KEY_HINTS: dict[Step, tuple[tuple[str, str], ...]] = {
     "theme": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "preview")),
 }
 _ASK_OWNER = "Which provider is this key for? Select it; the key is filled in next."
+_ENDED_STATES = frozenset({WorkerState.SUCCESS, WorkerState.CANCELLED, WorkerState.ERROR})
 _HEADINGS: dict[ProviderGroup, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
 
@@ -132,7 +133,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._local_models: Mapping[str, str] | None = None  # None until the search for local servers has ended
         self._lines: list[str] = []  # for the transcript
         self._model = ""
-        self._check: Worker[None] | None = None
+        self._check_worker: Worker[None] | None = None
         self._is_storing = False
         self._spinner_timer: Timer | None = None
         self._check_start = 0.0
@@ -200,12 +201,12 @@ class ConnectScreen(Screen[ConnectResult]):
     @on(Input.Submitted)
     def _check_typed_key(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._check is None:
+        if self._check_worker is None:
             self._begin_check(event.value)
 
     def on_key(self, event: events.Key) -> None:
         """Continue with Enter if the step has no input field."""
-        if event.key == "enter" and self.step == "key" and not self._choice.accepts_key and self._check is None:
+        if event.key == "enter" and self.step == "key" and not self._choice.accepts_key and self._check_worker is None:
             event.stop()
             self._begin_check("")
 
@@ -214,14 +215,13 @@ class ConnectScreen(Screen[ConnectResult]):
         match self.step:
             case "provider" | "model" | "theme" if self.query_one(Finder).clear_filter():
                 return
-            case "key" if self._check is not None:
+            case "key" if self._check_worker is not None:
                 if not self._is_storing:
-                    self._check.cancel()
+                    self._check_worker.cancel()
             case "key" if not self._initial_provider:
                 self._ask_provider()
             case "model":
-                self._lines.append(f"/model {self._choice.name}/MODEL switches to a model of {self._choice.name}.")
-                self._ask_theme()
+                self._skip_model()
             case "theme":
                 self._end("")
             case _:
@@ -229,15 +229,15 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def action_leave(self) -> None:
         """Close at once; stored keys and settings stay."""
-        if self._check is not None:
-            self._check.cancel()
+        if self._check_worker is not None:
+            self._check_worker.cancel()
         self._end("")
 
     def _ask_provider(self) -> None:
         text = "qcode needs an API key for a provider, or a local server."
         if self._keys_service.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
-        self._show("provider", text, self._provider_rows(), highlighted=self._choice.name)
+        self._show_step("provider", text, self._provider_rows(), highlighted=self._choice.name)
         if self._local_models is None:
             self._find_local_servers()
 
@@ -265,7 +265,7 @@ class ConnectScreen(Screen[ConnectResult]):
             text += " Enter without a key uses the current one." if choice.is_ready else ""
         field = self.query_one("#connect-key", KeyField)
         field.value = ""
-        self._show("key", text, None)
+        self._show_step("key", text, None)
         field.display = choice.accepts_key
         self.set_focus(field if choice.accepts_key else None)
         if choice.accepts_key and self._pasted_key is not None:
@@ -277,7 +277,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._show_busy()
         self._spinner_timer = self.set_interval(_FRAME_S, self._show_busy)
         self._show_key_hints()
-        self._check = self._check_and_save(typed)
+        self._check_worker = self._check_and_save(typed)
 
     @work(exit_on_error=False, group="connect")
     async def _check_and_save(self, typed: str) -> None:
@@ -300,16 +300,15 @@ class ConnectScreen(Screen[ConnectResult]):
 
     @on(Worker.StateChanged)
     def _end_check(self, event: Worker.StateChanged) -> None:
-        if event.worker is not self._check or event.state not in (
-            WorkerState.SUCCESS, WorkerState.CANCELLED, WorkerState.ERROR,
-        ):  # fmt: skip
+        if event.worker is not self._check_worker or event.state not in _ENDED_STATES:
             return
-        self._check = None
+        self._check_worker = None
         self._stop_spinner()
         if event.state is WorkerState.CANCELLED:
             self._show_note("Cancelled. Nothing was stored.", "$muted")
         elif event.state is WorkerState.ERROR:
-            self._show_note(f"Internal error in the check ({type(event.worker.error).__name__}).", "$text-error")
+            error_name = type(event.worker.error).__name__
+            self._show_note(f"The check failed (internal error: {error_name}). Enter checks again.", "$text-error")
 
     def _after_check(self, checked: CheckedKey) -> None:
         name = self._choice.name
@@ -321,10 +320,14 @@ class ConnectScreen(Screen[ConnectResult]):
             self._switch_to(model)
         elif checked.models:
             text = f"{count_text(len(checked.models), 'model')} found. /model switches later."
-            self._show("model", text, [PickerRow(model, model) for model in checked.models])
+            self._show_step("model", text, [PickerRow(model, model) for model in checked.models])
         else:
-            self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
-            self._ask_theme()
+            self._skip_model()
+
+    def _skip_model(self) -> None:
+        """Continue without a model, and add to the transcript how to choose one."""
+        self._lines.append(f"/model {self._choice.name}/MODEL switches to a model of {self._choice.name}.")
+        self._ask_theme()
 
     def _switch_to(self, model: str) -> None:
         self._model = model
@@ -335,7 +338,9 @@ class ConnectScreen(Screen[ConnectResult]):
             self._end("")
             return
         text = "The highlighted theme is previewed. /theme switches later."
-        self._show("theme", text, [PickerRow(name, name, note) for name, note in self._themes], highlighted=self._theme)
+        self._show_step(
+            "theme", text, [PickerRow(name, name, note) for name, note in self._themes], highlighted=self._theme
+        )
 
     def _end(self, theme: str) -> None:
         if self.step == "theme":
@@ -343,7 +348,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._keys_service.finish(self._model)
         self.dismiss(ConnectResult(self._model, theme, tuple(map(_sentence, self._lines))))
 
-    def _show(self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "") -> None:
+    def _show_step(self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "") -> None:
         self.step = step
         title = _TITLES[step].format(name=self._choice.title or self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
@@ -409,4 +414,6 @@ def _heading(choice: ProviderChoice, local_models: Mapping[str, str] | None) -> 
         return _HEADINGS[choice.group]
     if local_models is None:
         return f"{_HEADINGS['local']}: searching…"
-    return f"{_HEADINGS['local']}: {f'found {len(local_models)}' if local_models else 'none found'}"
+    if not local_models:
+        return f"{_HEADINGS['local']}: none found"
+    return f"{_HEADINGS['local']}: found {len(local_models)}"

@@ -17,7 +17,7 @@ from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 
 _MAX_REPLIES = 100
-_MAX_LABEL = 80
+_MAX_LABEL_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,19 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
         (turn, message.entry)
         for turn, message in zip(turns, stored, strict=True)
         if message.entry.message.role == "assistant" and message.entry.message.text.strip()
-    ][: -_MAX_REPLIES - 1 : -1]
+    ]
+    replies = replies[-_MAX_REPLIES:][::-1]
+
     items: list[CopyItem] = []
     if partial_reply.strip():
-        items.append(CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL), partial_reply, "so far"))
+        items.append(
+            CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL_CHARACTERS), partial_reply, "so far")
+        )
         items += _code_blocks(partial_reply, "so far")
     times = time_labels([entry.timestamp for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text
-        reply = CopyItem(name, plain_line(text, _MAX_LABEL), text, f"turn {turn}", time)
+        reply = CopyItem(name, plain_line(text, _MAX_LABEL_CHARACTERS), text, f"turn {turn}", time)
         items += [reply, *_code_blocks(text, f"turn {turn}")]
     return tuple(items)
 
@@ -66,7 +70,7 @@ def _code_blocks(text: str, turn: str) -> Iterable[CopyItem]:
         if token.type in ("fence", "code_block") and token.content.strip():
             language = single_spaced(token.info.split(" ")[0], 20) or "code"
             first_line = next(line for line in token.content.split("\n") if line.strip())
-            label = f"  {language}: {single_spaced(first_line, _MAX_LABEL)}"
+            label = f"  {language}: {single_spaced(first_line, _MAX_LABEL_CHARACTERS)}"
             yield CopyItem("the code block", label, token.content, turn)
 
 

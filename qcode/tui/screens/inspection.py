@@ -30,6 +30,7 @@ from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
+_MARK_STYLES = {"! ": "$text-warning", "✗ ": "$text-error"}
 
 
 class FindingsScreen(ModalScreen[None]):
@@ -45,7 +46,8 @@ class FindingsScreen(ModalScreen[None]):
     def __init__(self, examine: Callable[[], Sequence[str]]) -> None:
         super().__init__()
         self._examine = examine
-        """Returns the findings as lines; lines without an indent are headings. It blocks."""
+        """Returns the findings as lines; lines without an indent are headings. It blocks, so it runs in a thread."""
+
         self.lines: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -83,25 +85,22 @@ class FindingsScreen(ModalScreen[None]):
         self.query_one("#findings-text", HangingText).show(lines)
 
 
-_MARK_STYLES = {"! ": "$text-warning", "✗ ": "$text-error"}
-
-
 def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
     """Return each line with its style: headings highlighted and after a blank line, warnings and errors colored.
 
     Other lines keep their indent, so that marks and labels stay aligned.
     """
-    display: list[tuple[str, str]] = []
+    styled_lines: list[tuple[str, str]] = []
     for line in lines:
-        is_title = not line.startswith(" ")
-        if is_title and display:
-            display.append(("", ""))
-        if is_title:
-            display.append((one_line(line), "bold $text-accent"))
-        else:
-            text = line.lstrip(" ")
-            display.append((f"{line[: len(line) - len(text)]}{one_line(text)}", _MARK_STYLES.get(text[:2], "")))
-    return display
+        text = line.lstrip(" ")
+        indent = line[: len(line) - len(text)]
+        if indent:
+            styled_lines.append((f"{indent}{one_line(text)}", _MARK_STYLES.get(text[:2], "")))
+            continue
+        if styled_lines:
+            styled_lines.append(("", ""))
+        styled_lines.append((one_line(line), "bold $text-accent"))
+    return styled_lines
 
 
 class MemoryFilePicker(Picker):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _REFRESH_S = 0.25
 _PREVIEW_ROWS = 6
 _MIN_HEIGHT = 14
+"""A screen with fewer rows does not show the output of the highlighted job."""
+
 _STOP, _SEND = ("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt")
 _BINDINGS: list[BindingType] = [
     Binding("ctrl+x", "stop", "Stop", priority=True, show=False),

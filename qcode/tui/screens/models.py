@@ -92,7 +92,9 @@ class ModelPicker(ListScreen[ModelChoice]):
 
     def show_row(self, row: PickerRow | None) -> None:
         facts = self._facts(row.id) if row is not None else None
-        text = row.id if row is not None and row.is_dim else facts_text(facts) if facts is not None else ""
+        text = facts_text(facts) if facts is not None else ""
+        if row is not None and row.is_dim:
+            text = row.id  # the command that connects the provider
         self.query_one("#model-facts", Static).update(Content.styled(text, "$muted"))
         self._paint_effort()
 
@@ -137,6 +139,7 @@ class ModelPicker(ListScreen[ModelChoice]):
             rows = recommended_first(rows, self._recent, default_models(ready_providers))
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
+            # The current model was typed in full, or its provider has no list of models.
             provider_rows = (row for row in rows if row.id.startswith(f"{current_provider}/"))
             group = next((row.group for row in provider_rows), current_provider)
             rows.insert(0, PickerRow(self._current, current_model, is_current=True, group=group))
@@ -225,11 +228,17 @@ def facts_text(facts: ModelFacts) -> str:
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",
         _price_text(facts.price) if facts.price is not None else "",
-        {True: "accepts images", False: "no images", None: ""}[facts.can_read_images],
+        _images_text(facts.can_read_images),
         "thinks" if facts.can_think else "",
         "sends calls as text" if facts.has_text_tool_calls else "",
     )
     return " · ".join(part for part in parts if part) or "Limits and price unknown."
+
+
+def _images_text(can_read_images: bool | None) -> str:
+    if can_read_images is None:
+        return ""
+    return "accepts images" if can_read_images else "no images"
 
 
 def _price_text(price: Price) -> str:

@@ -18,6 +18,7 @@ from qcode.tui.screens.picker import Picker
 NO_ARGUMENT = "\0"
 """Id of the row that runs a command without an argument."""
 _EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
+"""Commands that only make sense as a key: a row would do nothing, or repeat the row of another command."""
 
 
 class PalettePicker(Picker):
@@ -68,7 +69,7 @@ class ThemePicker(Picker):
     ENTER = "select"
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, apply: Callable[[str], None]) -> None:
-        rows = [PickerRow(name, name, note, name == current) for name, note in themes]
+        rows = [PickerRow(name, name, note, is_current=name == current) for name, note in themes]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._apply = apply

@@ -67,13 +67,13 @@ def clock_text(timestamp: float) -> str:
 
 def time_labels(times: Sequence[str]) -> list[str]:
     """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are on several days; "" if invalid."""
-    local = [_local(time) for time in times]
-    days = {time.date() for time in local if time is not None}
-    form = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
-    return ["" if time is None else time.strftime(form) for time in local]
+    local_times = [_local_time(time) for time in times]
+    days = {time.date() for time in local_times if time is not None}
+    time_format = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
+    return ["" if time is None else time.strftime(time_format) for time in local_times]
 
 
-def _local(time: str) -> datetime | None:
+def _local_time(time: str) -> datetime | None:
     try:
         return datetime.fromisoformat(time).astimezone()
     except ValueError:
@@ -97,11 +97,10 @@ def mode_line(permissions: Permissions) -> str:
 def permissions_text(permissions: Permissions) -> str:
     """Return mode, rules and the latest decisions as lines."""
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
-    calls = [
-        f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}"
-        + (f" ({visible(record.reason)})" if record.reason else "")
-        for record in permissions.decisions()[-_MAX_DECISIONS:]
-    ]
+    decisions = []
+    for record in permissions.decisions()[-_MAX_DECISIONS:]:
+        reason = f" ({visible(record.reason)})" if record.reason else ""
+        decisions.append(f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}{reason}")
     return "\n".join(
         [
             f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
@@ -110,7 +109,7 @@ def permissions_text(permissions: Permissions) -> str:
             *(rules or [f"  {NO_RULES}"]),
             "",
             "Decisions of this session",
-            *(calls or ["  none yet"]),
+            *(decisions or ["  none yet"]),
         ]
     )
 
@@ -120,14 +119,17 @@ def parse_check(text: str) -> tuple[CheckedKind, str]:
 
     Without a kind, a URL is a `fetch` and any other text a `shell` command.
     """
-    kind, _, value = text.strip().partition(" ")
+    text = text.strip()
+    kind, _, value = text.partition(" ")
     if kind in CHECKED_KINDS and value.strip():
         return kind, value.strip()
-    return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
+    if text.startswith(("http://", "https://")):
+        return "fetch", text
+    return "shell", text
 
 
 def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
-    """Return a verdict in words; if it is to ask, also the rule that would allow the call."""
+    """Return a verdict in words. If qcode would ask, also name the rule that would allow the call."""
     names_rule = verdict.rule and verdict.rule not in verdict.reason
     rule = f" (rule {visible(verdict.rule)})" if names_rule else ""
     text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
@@ -153,13 +155,15 @@ def change_rules(permissions: Permissions, action: str, text: str) -> str:
         raise ValueError(f"No active rule {rule_text}. /permissions list shows the rules.")
     # A rule of the settings has no number and cannot be changed here; prefer the same rule of the session.
     chosen = next((active for active in matches if active.number), matches[0])
-    return remove_rule(permissions, chosen) if action in REMOVE_WORDS else save_rule(permissions, chosen)
+    if action in REMOVE_WORDS:
+        return remove_rule(permissions, chosen)
+    return save_rule(permissions, chosen)
 
 
 def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
     """Remove a rule; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
-        raise ValueError(f"{rule.text} is set in {rule.origin}; change it there")
+        raise ValueError(f"{rule.text} is set in {rule.origin}; change it there.")
     permissions.remove(rule.number)
     return f"Removed: {rule_line(rule)}. The next call is judged without it."
 
@@ -167,12 +171,13 @@ def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
 def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
     """Save a rule for this folder; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
-        raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session")
+        raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session.")
     permissions.save_rule(rule.number)
     return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
 
 
 def first_sentence(text: str) -> str:
+    """Return the first sentence of a text, sanitized and on one line."""
     line = one_line(text, 600)
     end = line.find(". ")
     return line if end < 0 else line[: end + 1]
@@ -183,7 +188,8 @@ def tools_heading(tools: Sequence[OfferedTool]) -> str:
 
 
 def tools_text(tools: Sequence[OfferedTool]) -> str:
-    """Return two lines for each tool."""
+    """Return two lines for each tool, then the heading as the sum."""
+
     rows = [
         f"{one_line(tool.name)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
         f"  {first_sentence(tool.description)}"

@@ -33,7 +33,8 @@ _RULE_KEYS: Mapping[RuleScope, tuple[tuple[str, str], ...]] = {
     "session": (("Ctrl+X", "remove"), ("Ctrl+S", "save")),
     "folder": (("Ctrl+X", "remove"),),
 }
-"""The keys for a rule of each scope. A rule of the settings is changed in its file; a rule of the folder is saved."""
+"""The keys for a rule of each scope. A rule of the settings is changed in its file; one of the folder is saved already.
+"""
 
 
 class PermissionsScreen(Picker):
@@ -44,8 +45,8 @@ class PermissionsScreen(Picker):
         Binding("tab,shift+tab", "switch_list", "Rules or decisions", priority=True, show=False),
         Binding("ctrl+x", "remove", "Remove", priority=True, show=False),
         Binding("ctrl+s", "save", "Save", priority=True, show=False),
-        Binding("ctrl+a", "ask('add')", "Add", priority=True, show=False),
-        Binding("ctrl+t", "ask('check')", "Check", priority=True, show=False),
+        Binding("ctrl+a", "open_field('add')", "Add", priority=True, show=False),
+        Binding("ctrl+t", "open_field('check')", "Check", priority=True, show=False),
     ]
 
     def __init__(self, permissions: Permissions) -> None:
@@ -90,7 +91,7 @@ class PermissionsScreen(Picker):
     def action_save(self) -> None:
         self._change(permission_text.save_rule)
 
-    def action_ask(self, purpose: _FieldPurpose) -> None:
+    def action_open_field(self, purpose: _FieldPurpose) -> None:
         """Open the field for a new rule, or for a call to check."""
         field = self.query_one("#permission-field", Input)
         self._field_purpose, field.display = purpose, True
@@ -147,12 +148,7 @@ class PermissionsScreen(Picker):
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._highlighted_rule
         if rule is None:
-            is_mode = self.row is not None and self.row.id == "mode"
-            decision_hint = "A decision cannot be changed. Tab shows the rules."
-            rule_hint = (
-                "This is the mode, not a rule. Shift+Tab and /mode change it." if is_mode else "No rule matches."
-            )
-            self._show_message(decision_hint if self._shows_decisions else rule_hint)
+            self._show_message(self._no_rule_reason())
             return
         try:
             message = change(self._permissions, rule)
@@ -161,6 +157,14 @@ class PermissionsScreen(Picker):
             return
         self._reload()
         self._show_message(message)
+
+    def _no_rule_reason(self) -> str:
+        """Return why no rule is highlighted, and what to do instead."""
+        if self._shows_decisions:
+            return "A decision cannot be changed. Tab shows the rules."
+        if self.row is not None and self.row.id == "mode":
+            return "This is the mode, not a rule. Shift+Tab and /mode change it."
+        return "No rule matches. Esc clears the filter."
 
     @property
     def _highlighted_rule(self) -> RuleInForce | None:
@@ -180,9 +184,10 @@ class PermissionsScreen(Picker):
         rule = self._rules().get(row_id)
         if rule is not None:
             return f"{permission_text.rule_line(rule)}\n{visible(rule.origin)}"
-        decisions = self._permissions.decisions()
-        index = int(row_id.rpartition(":")[2]) if row_id.startswith("call:") else len(decisions)
-        return permission_text.decision_text(decisions[index]) if index < len(decisions) else ""
+        if not row_id.startswith("call:"):
+            return ""
+        decision = self._permissions.decisions()[int(row_id.removeprefix("call:"))]
+        return permission_text.decision_text(decision)
 
     @property
     def _title(self) -> str:
@@ -204,14 +209,11 @@ class PermissionsScreen(Picker):
         ]
 
     def _decision_rows(self) -> list[PickerRow]:
-        rows = [
-            PickerRow(
-                f"call:{index}",
-                permission_text.call_text(record),
-                f"{permission_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
-            )
-            for index, record in enumerate(self._permissions.decisions())
-        ]
+        rows = []
+        for index, record in enumerate(self._permissions.decisions()):
+            reason = f": {visible(record.reason)}" if record.reason else ""
+            label = f"{permission_text.decision_label(record)}{reason}"
+            rows.append(PickerRow(f"call:{index}", permission_text.call_text(record), label))
         return rows[::-1]
 
     def _close_field(self) -> None:

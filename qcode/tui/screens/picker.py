@@ -29,7 +29,9 @@ from qcode.tui.transcript.line import break_text, shorten_to_rows
 
 Result = TypeVar("Result")
 
-
+FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))
+"""The keys of a list screen while a value is typed in a field below the list."""
+NO_MATCH = "No match. Esc clears the filter."
 _MAX_KEY_ROWS = 3
 _FIXED_ROWS = 4
 """The title, the filter with its margin, and the margin of the key hints."""
@@ -39,15 +41,11 @@ _MAX_DESCRIPTION_ROWS = 4
 _MIN_HEIGHT = 14
 """On a screen with fewer rows the key hints get one row."""
 
-
 UnlistedRow: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
 """Gets the filter text and all rows. May return a row to add, and whether it comes first.
 
 Example: the row for a model that the user typed in full, although no provider lists it.
 """
-
-
-NO_MATCH = "No match. Esc clears the filter."
 
 
 class Finder(Vertical):
@@ -238,7 +236,7 @@ class Finder(Vertical):
         self.move_to(len(self._list.rows) - 1)
 
     def _filter(self, highlighted: str, *, fallback_index: int) -> None:
-        """Show the rows that match the filter; highlight that with this id, otherwise that at `fallback_index`."""
+        """Show the rows that match the filter; highlight the row with this id, otherwise that at `fallback_index`."""
         rows = tuple(self._matching_rows())
         index = next((position for position, row in enumerate(rows) if row.id == highlighted), fallback_index)
         self._list.set_rows(rows, self.filter_text, index)
@@ -295,8 +293,8 @@ def _starts_words(row: PickerRow, query: str) -> bool:
 class ListScreen(ModalScreen[Result], Generic[Result]):
     """A modal list of `rows` under `title`. The row with the id `highlighted` is selected, otherwise the row in use.
 
-    A subclass adds keys with `BINDINGS` and lists them in `KEYS`.
-    `compose_more` adds widgets below the list. `set_rows` may replace the rows at any time.
+    A subclass adds keys with `BINDINGS` and lists them in `KEYS`. `compose_more` adds widgets below the list.
+    `set_rows` may replace the rows at any time.
     """
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -312,7 +310,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     HAS_DESCRIPTION: ClassVar[bool] = False
     """The description of the highlighted row is always shown, and not only if the list cuts details."""
     MAX_DESCRIPTION_ROWS: ClassVar[int] = _MAX_DESCRIPTION_ROWS
-    """The rows reserved for the description at most: fewer if the user can open the whole text."""
+    """The maximum height of the description. A subclass sets a lower one if Enter opens the whole text."""
     IS_QUESTION: ClassVar[bool] = False
     """The title is a question with a few fixed answers, which need neither a filter nor a count."""
 
@@ -329,7 +327,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         super().__init__(classes="picker-screen")
         self.heading = title
         self._rows = tuple(rows)
-        self._first_highlight = highlighted
+        self._initial_row_id = highlighted
         self._description_rows = 0
         self.finder = Finder(
             self.COLUMNS,
@@ -373,7 +371,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.finder.set_rows(rows, highlighted)
 
     def on_mount(self) -> None:
-        self.finder.reset(self._rows, self._first_highlight)
+        self.finder.reset(self._rows, self._initial_row_id)
         self.finder.take_focus()
 
     def on_resize(self) -> None:
@@ -430,7 +428,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             description.update(Content.styled(text, "$muted"))
 
     def is_counted(self, row: PickerRow) -> bool:
-        """Return whether the title counts this row, unless it is a summary."""
+        """Return whether the number in the title includes this row. Summaries are never counted."""
         return True
 
     def title_note(self) -> str:
@@ -446,7 +444,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        count, total = (count_rows(tuple(filter(self.is_counted, rows))) for rows in (self.rows, self.finder.all_rows))
+        count = count_rows([row for row in self.rows if self.is_counted(row)])
+        total = count_rows([row for row in self.finder.all_rows if self.is_counted(row)])
         number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
         has_number = total > 0 and not self.IS_QUESTION
@@ -461,10 +460,6 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         description_rows = self._description_rows + 1 if self._description_rows else 0  # with a margin
         rows_around = _FIXED_ROWS + hints.plain.count("\n") + 1 + description_rows + self.rows_below()
         self.finder.leave_rows(rows_around)
-
-
-FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))
-"""The keys of a list screen while a value is typed in a field below the list."""
 
 
 class Picker(ListScreen[str]):

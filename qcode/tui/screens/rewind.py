@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN_FILES = 4
 _MAX_DOUBT_ROWS = 7
-_PADDING = 4
+_SIDE_CELLS = 4
 """Cells at both sides of the screen."""
-_HIGHLIGHT_CELLS = 4
-"""Cells before a row of the list."""
+_MARK_CELLS = 4
+"""Cells before the label of a row."""
 
 
 class RewindPicker(Picker):
@@ -41,10 +41,12 @@ class RewindPicker(Picker):
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
         times = time_labels([message.timestamp for message in messages])
-        timed = enumerate(zip(messages, times, strict=True), start=1)
-        rows = [message_row(message, turn, time) for turn, (message, time) in timed][::-1]
+        rows = [
+            message_row(message, turn, time)
+            for turn, (message, time) in enumerate(zip(messages, times, strict=True), start=1)
+        ]
         title = "Rewind to the state before a message"
-        super().__init__(title, rows, empty="No messages yet.", highlighted=highlighted)
+        super().__init__(title, rows[::-1], empty="No messages yet.", highlighted=highlighted)
 
 
 class RewindScopePicker(Picker):
@@ -80,14 +82,12 @@ class OutsideChangesPicker(Picker):
         super().__init__(self._question("it"), self._answers("it"))
 
     def on_mount(self) -> None:
-        """Name the file, as long as the screen is wide enough. Textual calls this before `on_mount` of the base."""
+        """Put the files in place of `it`, a path shortened to the screen. Runs before `on_mount` of the base class."""
         doubts = self._plan.doubtful
         names = f"these {len(doubts)} files"
         if len(doubts) == 1:
-            other_cells = max(
-                len(self._question("")), *(len(row.label) + _HIGHLIGHT_CELLS for row in self._answers(""))
-            )
-            names = shorten_start(visible(doubts[0].path), self.app.size.width - _PADDING - other_cells)
+            other_cells = max(len(self._question("")), *(len(row.label) + _MARK_CELLS for row in self._answers("")))
+            names = shorten_start(visible(doubts[0].path), self.app.size.width - _SIDE_CELLS - other_cells)
         self.heading, self._rows = self._question(names), tuple(self._answers(names))
 
     def _question(self, names: str) -> str:
@@ -102,7 +102,7 @@ class OutsideChangesPicker(Picker):
         ]
 
     def compose_more(self) -> ComposeResult:
-        width = max(20, self.app.size.width - _PADDING)
+        width = max(20, self.app.size.width - _SIDE_CELLS)
         yield Static(doubt_lines(self._plan.doubtful, width), id="rewind-doubts", markup=False)
         yield Static(id="rewind-effect", markup=False)
 
@@ -120,18 +120,20 @@ def effect_text(plan: RewindPlan, answer: str) -> str:
     """Return the effect of an answer on the conversation and on the files, as a sentence."""
     kept_count = 0 if answer == "overwrite" else len(plan.doubtful)
     changed_count = sum(not file.refusal for file in plan.files) - kept_count
-    effects = [f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}"] if plan.removed else []
+    effects = []
+    if plan.removed:
+        effects.append(f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}")
     if changed_count:
         effects.append(f"{'changes' if plan.is_redo else 'restores'} {count_text(changed_count, 'file')}")
     effect = capitalized(" and ".join(effects) or "changes nothing")
     if kept_count:
-        return (
-            f"{effect}; {count_text(kept_count, 'file')} {'stays as it is' if kept_count == 1 else 'stay as they are'}."
-        )
+        state = "stays as it is" if kept_count == 1 else "stay as they are"
+        return f"{effect}; {count_text(kept_count, 'file')} {state}."
     return f"{effect}. {'/undo' if plan.is_redo else '/redo'} brings back the current content."
 
 
 def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
+    """Return the row of a message: its text, its turn, its time, and the names of the files that the turn changed."""
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     files = ", ".join(names[:_MAX_SHOWN_FILES]) + more

@@ -43,7 +43,7 @@ _SEARCH_DEBOUNCE_S = 0.1
 class SessionPicker(Picker):
     """Picks a session to resume; the result is its id.
 
-    `highlighted` is the id of the session that is highlighted first. `words` is the initial filter text.
+    `highlighted` is the id of the session that is highlighted first.
     """
 
     ENTER = "resume"
@@ -56,10 +56,10 @@ class SessionPicker(Picker):
     ]
 
     def __init__(
-        self, library: SessionLibrary, now: Callable[[], float], highlighted: str = "", *, words: str = ""
+        self, library: SessionLibrary, now: Callable[[], float], highlighted: str = "", *, filter_text: str = ""
     ) -> None:
         self._library = library
-        self._first_words = words
+        self._initial_filter = filter_text
         self._now = now
         """Returns the time in seconds since 1970."""
         self._confirming_id = ""
@@ -89,22 +89,22 @@ class SessionPicker(Picker):
         if not self.is_current:
             return  # the user has closed the screen meanwhile
         self.finder.empty = "This folder has no sessions yet."
-        is_first = not self.finder.all_rows
+        is_first_load = not self.finder.all_rows
         self._show_rows()
-        if is_first:
+        if is_first_load:
             ids = [row.id for row in self.rows]
-            self.finder.move_to(ids.index(self._first_highlight) if self._first_highlight in ids else 0)
-            self.finder.set_filter(self._first_words)
+            self.finder.move_to(ids.index(self._initial_row_id) if self._initial_row_id in ids else 0)
+            self.finder.set_filter(self._initial_filter)
 
     def rows_below(self) -> int:
         is_renaming = bool(self._renaming_id)
         if self.size.height < _MIN_PREVIEW_HEIGHT:
             return int(is_renaming)
-        # One line says that a session is open elsewhere. It is counted if any session is, so that the list keeps its
+        # One line says that a session is open elsewhere. It is reserved if any session is, so that the list keeps its
         # height.
-        has_open_line = any(info.holder is not None for info in self._infos)
-        # 3: the margin, the line of the id, and the line of a passage.
-        return 3 + has_open_line + _MAX_PREVIEW_MESSAGES + is_renaming
+        open_line = any(info.holder is not None for info in self._infos)
+        margin, id_line, passage_line = 1, 1, 1
+        return margin + open_line + id_line + passage_line + _MAX_PREVIEW_MESSAGES + is_renaming
 
     def show_row(self, row: PickerRow | None) -> None:
         self._confirming_id = ""
@@ -220,9 +220,9 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. If the messages of one match, the search text is added to its hidden text.
+        """Show all sessions.
 
-        Otherwise the filter would drop a session whose title does not match.
+        A session whose messages match gets the search text as hidden text, so that the filter does not drop it.
         """
         query, now = self._searched_text, self._now()
         rows = []
@@ -270,17 +270,13 @@ def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerR
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last prompts and replies, one line each."""
-    recent = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][
-        -_MAX_PREVIEW_MESSAGES:
-    ]
-    lines = [
-        Content.assemble(
-            ("› " if role == "user" else "  ", "$text-accent"),
-            (shorten(plain_line(text, 2 * width), width - 2), "$muted"),
-        )
-        for role, text in recent
-    ]
-    return Content("\n").join(lines)
+    lines = []
+    for message in messages:
+        if text := _shown_text(message).strip():
+            mark = "› " if message.role == "user" else "  "
+            line = shorten(plain_line(text, 2 * width), width - len(mark))
+            lines.append(Content.assemble((mark, "$text-accent"), (line, "$muted")))
+    return Content("\n").join(lines[-_MAX_PREVIEW_MESSAGES:])
 
 
 def _shown_text(message: Message) -> str:

@@ -21,7 +21,8 @@ from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
 from qcode.tui.shared_widgets import SteadyInput
 from qcode.tui.transcript.line import shorten_at_words, shorten_to_rows
 
-_VALUE_CELLS = 28
+_MAX_VALUE_CELLS = 28
+_MAX_SOURCE_CELLS = 16
 _GROUP_HEADINGS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
@@ -150,7 +151,8 @@ class SettingsScreen(ListScreen[None]):
         self._themes = tuple(themes)
         """The names of the installed themes."""
         self._on_change = on_change
-        """Applies a changed setting; returns whether that took effect immediately."""
+        """Applies a changed setting; returns whether the change took effect immediately."""
+
         self._edited_name = ""
         self._settings = {setting.name: setting for setting in settings_service.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
@@ -199,7 +201,7 @@ class SettingsScreen(ListScreen[None]):
         if setting is None or setting.fixed_reason or not choices:
             return
         current = setting.typed_value or _config_text(setting.value)
-        position = choices.index(current) + step if current in choices else 0
+        position = (choices.index(current) + step) if current in choices else 0
         self._change(setting, choices[position % len(choices)])
 
     def action_unset(self) -> None:
@@ -278,7 +280,10 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUP_HEADINGS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else LABELS.get(setting.name, key)
-    cells = (shorten_at_words(value_text(setting), _VALUE_CELLS), shorten_at_words(setting.owner, 16))
+    cells = (
+        shorten_at_words(value_text(setting), _MAX_VALUE_CELLS),
+        shorten_at_words(setting.owner, _MAX_SOURCE_CELLS),
+    )
     return PickerRow(
         setting.name,
         label or setting.name,
@@ -298,8 +303,8 @@ def value_text(setting: Setting) -> str:
     if setting.name == "sessions.retention_days" and not setting.value:
         return "never"
     text = setting.display
-    if text[:1] == text[-1:] == '"' and len(text) > 2 and "\\" not in text:
-        return text[1:-1]
+    if text.startswith('"') and text.endswith('"') and len(text) > 2 and "\\" not in text:
+        return text[1:-1]  # a TOML string, readable without its quotes
     return "none" if text in ("[]", "{}") else text
 
 
@@ -308,7 +313,8 @@ def _sort_key(setting: Setting) -> tuple[int, int]:
     table = setting.name.partition(".")[0] if "." in setting.name else ""
     tables, names = list(_GROUP_HEADINGS), list(LABELS)
     group_position = tables.index(table) if table in tables else len(tables)
-    return group_position, names.index(setting.name) if setting.name in names else len(names)
+    position_in_group = names.index(setting.name) if setting.name in names else len(names)
+    return group_position, position_in_group
 
 
 def about_setting(setting: Setting, width: int) -> Content:
