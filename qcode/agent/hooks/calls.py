@@ -64,7 +64,7 @@ class CallHooks:
             self._contexts[call_id] = answer.context
         if answer.stops_turn:
             return Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"), None
-        return self._verdict_of("PreToolUse", answer, name)
+        return await self._verdict_of("PreToolUse", answer, name)
 
     async def run_permission_request(
         self, call_id: str, name: str, arguments: JsonObject
@@ -78,7 +78,7 @@ class CallHooks:
             return Verdict("deny", self._stop_turn(answer), "hook:PermissionRequest"), None
         if answer.decision == "ask":  # a hook failed, and the call asks anyway
             return None, None
-        return self._verdict_of("PermissionRequest", answer, name)
+        return await self._verdict_of("PermissionRequest", answer, name)
 
     async def run_post_tool_use(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
@@ -167,7 +167,7 @@ class CallHooks:
         servers = self._toolbox.servers
         return {} if servers is None else servers.original_names()
 
-    def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+    async def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
         """Return the verdict of an answer, and the arguments that replace the original ones. Either may be None."""
         from qcode.agent.claude.tool_names import UntranslatableError
 
@@ -179,7 +179,9 @@ class CallHooks:
             try:
                 revised = self._translate_input(name, answer.input)
             except (UntranslatableError, Refused) as problem:
-                return Verdict("ask", f"a hook replaced the input with an invalid one: {problem}", rule), None
+                reason = f"a hook replaced the input with an invalid one: {problem}"
+                await self._scope.warn(f"{event}: {reason}")
+                return Verdict("ask", reason, rule), None
         if answer.decision == "ask":
             return Verdict("ask", answer.reason or _ASKED, rule), revised
         if answer.decision == "allow":

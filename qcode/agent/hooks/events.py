@@ -109,6 +109,8 @@ class Handler:
     """The command line, or the name of the function."""
     condition: tuple[str, ...] = ()
     """Permission rules: the hook runs only for calls that one of them covers. Empty: for all calls."""
+    refusal: str = ""
+    """Why qcode does not run the hook: it fails each time instead, and `on_failure` decides. Empty: it runs."""
 
     @property
     def can_allow(self) -> bool:

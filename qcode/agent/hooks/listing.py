@@ -26,6 +26,8 @@ def hook_lines(
     """
     lines = []
     for index, handler in enumerate(handlers):
+        if handler.refusal:  # it is in `unused`
+            continue
         matcher = f" ({visible_line(handler.matcher, _MAX_SHOWN_CHARS)})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
         details = [
@@ -69,6 +71,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
             "why_not_run": None,
         }
         for handler in handlers
+        if not handler.refusal
     ]
     rows.extend(
         {"event": hook.event, "command": hook.label, "where": hook.location, "why_not_run": hook.why} for hook in unused

@@ -180,6 +180,10 @@ class HookRunner:
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, HookCommand):
             return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s))
+        if handler.refusal:
+            from qcode.agent.hooks.answers import failed
+
+            return _HandlerResult(failed(handler.refusal))
         from qcode.agent.hooks.process import run_command
 
         stdin_data = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"

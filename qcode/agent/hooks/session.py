@@ -398,10 +398,14 @@ class HookScope:
         complete_patch = None if whole_patch is None else _with_fields(whole_patch, common)
         answer = await session.runner.run(event, complete_inputs, session.emit, complete_patch)
         for line in answer.failures:
-            await session.show(Notice("warning", line))
+            await self.warn(line)
         for text in answer.messages:
             await session.show(Notice("info", f"{event} hook: {text}"))
         return answer
+
+    async def warn(self, text: str) -> None:
+        """Show a failure of a hook to the user."""
+        await self._session.show(Notice("warning", text))
 
     def wrap_text(self, event: str, text: str) -> str:
         """Return the text of a hook for the model, in a `<hook>` tag."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class ConfiguredHooks:
     """The hooks that the settings configure for a run."""
 
     handlers: tuple[Handler, ...] = ()
-    """The hooks that run: first the hooks of the user, then the hooks of the project."""
+    """The hooks that run or must fail: first the hooks of the user, then the hooks of the project."""
     unused: tuple[UnusedHook, ...] = ()
     problems: tuple[str, ...] = ()
     """One line for each problem, shown to the user at the start."""
@@ -143,21 +144,24 @@ class _HookCollector:
         command = handler.run
         assert isinstance(command, HookCommand)
         files = self._folders.files(command)
-        why = ""
         if handler.origin == "own" and is_relative(command):
             why = "the program of a hook must be an absolute path or a name on PATH"
-            self.problems.append(
-                f"{handler.location}: hooks.{handler.event}: {why}: {one_line(visible(handler.label), 80)}"
-            )
+            self._refuse(handler, why, f"{why}: {one_line(visible(handler.label), 80)}")
         elif not self._is_trusted and (self._folders.uses_project_variable(command) or files):
             why = "it runs a file of this folder, which is not trusted"
+            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
         elif first_unpinned := self._folders.first_unpinned(files):
             why = f"it runs {visible(first_unpinned)}, which qcode does not watch for changes; move that file to .qcode"
-            self.problems.append(f"{handler.location}: hooks.{handler.event}: {why}")
-        if why:
-            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
+            self._refuse(handler, why, why)
         else:
             self.handlers.append(handler)
+
+    def _refuse(self, handler: Handler, why: str, problem: str) -> None:
+        """Do not run a hook. If its failure decides something, it fails, because the user relies on its decision."""
+        self.problems.append(f"{handler.location}: hooks.{handler.event}: {problem}")
+        self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
+        if handler.on_failure != "go-on":
+            self.handlers.append(replace(handler, refusal=why))
 
     def add_claude(self, file: Path, origin: HookOrigin) -> None:
         """Add the hooks of a settings file of Claude Code."""

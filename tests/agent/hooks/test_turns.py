@@ -267,6 +267,7 @@ def test_invalid_replaced_input_asks(tmp_path: Path, updated: dict[str, Any]) ->
     played = play(tmp_path, [[WRITE], "ok"], hooks, may_allow=True, decide=lambda _: Deny("no"))
     assert len(played.asked) == 1
     assert "invalid" in getattr(played.asked[0], "why", "")
+    assert any(isinstance(event, Notice) and "invalid" in event.text for event in played.events)
 
 
 def test_failing_hook_asks(tmp_path: Path) -> None:
@@ -562,10 +563,31 @@ def test_relative_program_in_an_own_hook_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "work" / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("keys", "state"),
+    [
+        ("", "denied"),
+        ('on_failure = "go-on"', "done"),
+        ('matcher = "Write"', "done"),
+        ('on_failure = "block"', "denied"),
+    ],
+)
+def test_call_that_a_refused_hook_should_judge_fails_closed(tmp_path: Path, keys: str, state: str) -> None:
+    (tmp_path / "work").mkdir()
+    played = play(tmp_path, [[READ], "ok"], config=f'[[hooks.PreToolUse]]\ncommand = "./check.sh"\n{keys}\n')
+    assert played.results[0].state == state
+
+
+def test_refused_prompt_hook_holds_the_prompt_back(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    config = '[[hooks.UserPromptSubmit]]\ncommand = "./check.sh"\n'
+    assert play(tmp_path, ["ok"], config=config).model.requests == []
+
+
 def test_hook_runs_no_workspace_file_that_is_not_pinned(tmp_path: Path) -> None:
     _project(tmp_path, "[[hooks.PreToolUse]]\ncommand = 'bash check.sh'\n")
     (tmp_path / "work" / "check.sh").write_text("touch ran\n")
-    play(tmp_path, [[READ], "ok"])
+    assert play(tmp_path, [[READ], "ok"]).results[0].state == "denied"
     assert not (tmp_path / "work" / "ran").exists()
 
 
