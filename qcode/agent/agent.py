@@ -76,19 +76,20 @@ class Agent:
         context: RunContext,
         selection: Selection,
         *,
-        own_tools: Sequence[FunctionTool] = (),
+        program_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected.
 
-        `history` are the messages that a new session begins with; they are not saved. `wrap` is called for each
-        provider that the agent uses, and returns the provider to use instead.
+        `program_tools` are the tools of the program that opens the agent. `history` are the messages that a new session
+        begins with; they are not saved. `wrap` is called for each provider that the agent uses, and returns the
+        provider to use instead.
         """
         from qcode.agent.opening import AgentParts  # loads most of the library
 
-        parts = AgentParts(context, selection, own_tools, history, wrap, hooks)
+        parts = AgentParts(context, selection, program_tools, history, wrap, hooks)
         self.context: RunContext = context
         self.selection = selection
         self.permissions = parts.permissions
@@ -100,7 +101,7 @@ class Agent:
         self.skills = parts.skills
         self.notices: tuple[str, ...] = parts.notices
         self.redact: Callable[[str], str] = parts.redact
-        self._own_tools = tuple(own_tools)
+        self._program_tools = tuple(program_tools)
         self._hooks = hooks
         self._store = parts.store
         self._clients = parts.clients
@@ -129,7 +130,12 @@ class Agent:
             context = RunContext.read(context, dict(os.environ), is_attended=approve is not None)
         with provider_failures(context.keys):
             agent = cls(
-                context, selection or select_at_start(context), own_tools=tools, history=history, wrap=wrap, hooks=hooks
+                context,
+                selection or select_at_start(context),
+                program_tools=tools,
+                history=history,
+                wrap=wrap,
+                hooks=hooks,
             )
         agent.approve = approve
         if approve is not None:
@@ -223,7 +229,12 @@ class Agent:
         history = () if is_saved else conversation.messages
         return Opening(
             partial(
-                Agent.begin, context, approve=self.approve, tools=self._own_tools, hooks=self._hooks, history=history
+                Agent.begin,
+                context,
+                approve=self.approve,
+                tools=self._program_tools,
+                hooks=self._hooks,
+                history=history,
             ),
             prepare=lambda agent: agent.conversation.set_mode(conversation.mode),
         )

@@ -314,7 +314,7 @@ class PendingCalls:
             return None
         match approval, decision:
             case ToolApproval(), Allow(scope=scope):
-                self._note_allowed(approval, _offered_scope(approval, scope))
+                self._record_allowed(approval, _offered_scope(approval, scope))
                 return self._allow(approval)
             case ToolApproval(draft=Draft()), Revise():
                 self._revisions[call_id] = (approval, decision)
@@ -344,7 +344,7 @@ class PendingCalls:
         editor: Literal["user", "hook"] = "user" if resolved.edited_arguments is None else "hook"
         return ApprovalAnswered(approval.id, is_allowed=True, edited_arguments=resolved.arguments, editor=editor)
 
-    def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
+    def _record_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record that the user allowed a call; if `scope` covers more than this call, add a rule or switch the mode."""
         permissions, call = self._permissions, approval.call
         match scope:

@@ -55,8 +55,8 @@ INCOMPLETE = "incomplete arguments"
 """The main argument of a call whose arguments are truncated or malformed, unless they begin with a path."""
 _MARKUP = lazy_pattern(r"`+|\*\*")
 """Markdown in the heading of a plan that a title leaves out."""
-_MAX_NAME = 80
-_MAX_NOUN = 40
+_MAX_NAME_CHARS = 80
+_MAX_NOUN_CHARS = 40
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "description")
 _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 """The arguments of `grep` and `glob` that a title shows together."""
@@ -64,7 +64,7 @@ _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 
 def verb(name: str) -> str:
     """Return the display name of a tool, on one line."""
-    return VERBS.get(name) or shown_line(name, _MAX_NAME) or "tool"
+    return VERBS.get(name) or shown_line(name, _MAX_NAME_CHARS) or "tool"
 
 
 def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
@@ -106,7 +106,7 @@ def state_text(name: str, state: CallState, summary: str) -> str:
 
 def call_in_words(name: str) -> str:
     """Return a noun for a call of a tool, such as `a command` in the activity line `running a command`."""
-    return _NOUNS.get(name) or one_line(name, _MAX_NOUN)
+    return _NOUNS.get(name) or one_line(name, _MAX_NOUN_CHARS)
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:
@@ -144,7 +144,8 @@ def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:
 def _search_text(arguments: JsonObject) -> str:
     """Return the pattern, folder and files of a search, such as `TODO in src (*.py)`."""
     pattern, path, glob = (_argument_text(arguments.get(name)) for name in _SEARCH_ARGUMENTS)
-    return f"{pattern}{f' in {path}' if path and path != '.' else ''}{f' ({glob})' if glob else ''}"
+    text = f"{pattern} in {path}" if path and path != "." else pattern
+    return f"{text} ({glob})" if glob else text
 
 
 def _current_task(arguments: JsonObject) -> str:

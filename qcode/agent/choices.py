@@ -17,7 +17,7 @@ from qcode.values import dataclass
 FILE_NAME = "choices.json"
 _MAX_RECENT_COMMANDS = 12
 _MAX_RECENT_MODELS = 5
-_SET_UP_KEY = "acquainted"  # the key in existing files; with another one, setup would run again
+_SET_UP_KEY = "acquainted"  # the key in existing files: with a new key, setup would run again
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A conversation: one session with one model. A front end submits prompts, answers approvals, steers and cancels.
 
-`Conversation` owns the session file and the rules; each turn gets a new engine (`Turn`) and driver (`Driver`). Hooks,
-if there are any, see the events of the conversation and may restrict its calls.
+`Conversation` owns the session file and the rules; each turn gets a new engine (`Turn`) and driver (`Driver`), whose
+`Services` are the methods from `judge` to `switch_model`. Hooks see the events and may restrict calls.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Conversation:
 
             self._fallback = FallbackModels(clients, context.settings)
         self._turn_options = NO_OPTIONS
-        self._is_opening = False  # whether the next message is the prompt of the turn
+        self._is_prompt_next = False  # whether the next stored message is the prompt of the turn
         self.hooks: SessionHooks | None = None
         self._checkpoints = Checkpoints(
             toolbox.workspace, session, on_move=self._reload_messages, is_busy=lambda: self.is_busy
@@ -197,13 +197,13 @@ class Conversation:
         """Run one turn, up to `TurnEnded`. Closing the iterator cancels it. Raise `RuntimeError` if a turn runs."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        context: tuple[Text, ...] | None = ()
+        hook_context: tuple[Text, ...] | None = ()
         if self.hooks is not None:
             async with aclosing(self.hooks.run_before_prompt(prompt)) as events:
                 async for event in events:
                     yield self.observe(event)
-            context = self.hooks.prompt_context
-        if context is None:
+            hook_context = self.hooks.prompt_context
+        if hook_context is None:  # a hook or the user stopped the prompt
             return
         try:
             prompt, attached, options = await self._toolbox.expand_prompt(prompt, attached, options)
@@ -212,17 +212,17 @@ class Conversation:
             for event in refused_turn(prompt, refusal):
                 yield self.observe(event)
             return
-        opening: tuple[TurnEvent, ...] = ()
+        opening_events: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
-            client, opening = self._fallback.begin_turn(client)
+            client, opening_events = self._fallback.begin_turn(client)
         self._client_after_turn = self.client if client is not self.client else None
         self._use_client(client)
         self._turn_options = options
         self._clients.note_prompt(prompt)
         attached = self.attachments.take_blocks(prompt, attached, options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
-        message = Message("user", (*context, *blocks, Text(prompt)))
-        async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
+        message = Message("user", (*hook_context, *blocks, Text(prompt)))
+        async with aclosing(self._run(UserSubmitted(message), prompt, options, opening_events)) as events:
             async for event in events:
                 yield event
 
@@ -235,21 +235,21 @@ class Conversation:
         first: UserSubmitted | CompactRequested,
         prompt: str,
         options: TurnOptions = NO_OPTIONS,
-        opening: tuple[TurnEvent, ...] = (),
+        opening_events: tuple[TurnEvent, ...] = (),
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn. The events of `opening` follow its first event."""
+        """Run one turn. `opening_events` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        self._turn_options, self._opening_events, self._turn_client = options, [*opening], self.client
-        self._turn_count, self._is_opening = self._turn_count + 1, isinstance(first, UserSubmitted)
+        self._turn_options, self._opening_events, self._turn_client = options, [*opening_events], self.client
+        self._turn_count, self._is_prompt_next = self._turn_count + 1, isinstance(first, UserSubmitted)
         hooks, small = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
         settings = self._turn_settings(small, options)
         messages, number = self.transcript.messages, self._turn_count
         turn = Turn(settings, self.client.known_model(), messages, self._counter, number=number)
         self._last_turn = self.turn = turn
-        summaries = None if small is None else small.observed
+        summarizer = None if small is None else small.observed
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        self._driver = driver = Driver(turn, self.client.observed, self, summary_provider=summaries, confirm=confirm)
+        self._driver = driver = Driver(turn, self.client.observed, self, summary_provider=summarizer, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
@@ -479,8 +479,6 @@ class Conversation:
         if self._observer is not None:
             self._observer.close()
 
-    # The services of the driver: `Services` describes them
-
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, request)
 
@@ -491,8 +489,8 @@ class Conversation:
         return await self._calls.with_hook_text(call, resolved, outcome, time.monotonic() - started_at)
 
     async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
-        if resolved.name == AGENT and self._toolbox.agent is not None:
-            return await self._subagents_of_turn(self._toolbox.agent).run(call, resolved.arguments)
+        if resolved.name == AGENT and self._toolbox.subagent_tool is not None:
+            return await self._subagents_of_turn(self._toolbox.subagent_tool).run(call, resolved.arguments)
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
@@ -500,8 +498,8 @@ class Conversation:
             return await self._calls.run(self.policy, resolved, output, self.client.model.name, requested, ask)
 
     def append(self, effect: Append) -> None:
-        self.transcript.append(effect, is_turn_start=self._is_opening)
-        self._is_opening = False
+        self.transcript.append(effect, is_turn_start=self._is_prompt_next)
+        self._is_prompt_next = False
         if self.hooks is not None:
             self.hooks.record(effect.message)
 

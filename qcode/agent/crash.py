@@ -1,6 +1,6 @@
 """Crash reports: an unexpected error becomes one line, and its details go to a private file without secrets.
 
-Separate from `telemetry` because every start imports this module, and it must work if everything else fails.
+Separate from `telemetry` because it must work even if most of qcode fails.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ _PROGRAMS = {
     "rg": "optional: ripgrep makes searches faster",
     "bash": "needed to run commands",
 }
-_PACKAGES = {"rg": "ripgrep"}
+_PACKAGE_NAMES = {"rg": "ripgrep"}
+"""The name of the package that contains a program, if it differs from the program."""
 
 
 Mark: TypeAlias = Literal["", "ok", "attention", "broken"]
@@ -241,7 +242,7 @@ def _programs(context: RunContext) -> Iterator[Finding]:
             if path:
                 yield Finding(name, str(path), "ok")
             else:
-                yield Finding(name, f"not found; {purpose}", "attention", f"install {_PACKAGES.get(name, name)}")
+                yield Finding(name, f"not found; {purpose}", "attention", f"install {_PACKAGE_NAMES.get(name, name)}")
     finally:
         workspace.close()
     editor = context.env.get("VISUAL") or context.env.get("EDITOR")
@@ -261,33 +262,34 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
         yield Finding("diagnostics", text)
     else:
         workspace = Workspace(context.folder)
-        rows = server_rows(settings.servers, context.env, workspace)
+        try:
+            rows = server_rows(settings.servers, context.env, workspace)
+        finally:
+            workspace.close()
         for row in rows:
             command = shlex.join(row.argv)
             yield Finding(row.language.name, command or row.reason, "ok" if command else "")
-        workspace.close()
         if any(row.reason.endswith(NOT_FOUND) for row in rows):
             yield Finding("", "programs inside the folder do not count")
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))
 
 
-_ENHANCED_KEYS = {
+_KITTY_KEYBOARD_TERMINALS = {
     "kitty": "kitty", "ghostty": "Ghostty", "wezterm": "WezTerm", "foot": "foot", "alacritty": "Alacritty",
     "iterm.app": "iTerm2", "rio": "Rio", "konsole": "Konsole", "warpterminal": "Warp", "contour": "Contour",
 }  # fmt: skip
 """Terminals that support the Kitty keyboard protocol, as sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
-
-# Terminals that support copying (OSC 52).
-_CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
-_WITHOUT_CLIPBOARD = ("", "dumb", "linux")
+_CLIPBOARD_TERMINALS = _KITTY_KEYBOARD_TERMINALS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
+"""Terminals that support copying (OSC 52)."""
+_TERMS_WITHOUT_CLIPBOARD = ("", "dumb", "linux")
 """The values of `TERM` for which the app does not copy with OSC 52."""
-# Terminals that support links (OSC 8).
-_LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
-# Terminals that support desktop notifications (OSC 9).
-_NOTIFICATIONS = frozenset(
+_LINK_TERMINALS = _KITTY_KEYBOARD_TERMINALS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
+"""Terminals that support links (OSC 8)."""
+_NOTIFICATION_TERMINALS = frozenset(
     {"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"}
 )
+"""Terminals that support desktop notifications (OSC 9)."""
 _PALETTE_COLORS = 256
 
 
@@ -357,26 +359,26 @@ def _colors(env: Mapping[str, str]) -> str:
 def _terminal_features(name: str) -> Iterator[Finding]:
     is_multiplexer = name in ("tmux", "screen")
     yield Finding("paste", "bracketed paste requested; pasted text is never submitted without Enter")
-    if name in _ENHANCED_KEYS:
+    if name in _KITTY_KEYBOARD_TERMINALS:
         yield Finding("keys", "Kitty keyboard protocol; Shift+Enter inserts a new line", "ok")
     else:
         why = f"if {name} passes it on" if is_multiplexer else "unknown for this terminal"
         always = "Alt+Enter, Ctrl+J or \\ at the end of a line always insert a new line"
         yield Finding("keys", f"Kitty keyboard protocol {why}; {always}")
-    if name in _LINKS:
+    if name in _LINK_TERMINALS:
         yield Finding("links", "yes (OSC 8)", "ok")
     else:
         yield Finding("links", "OSC 8 unknown; addresses are shown in full")
-    if name in _NOTIFICATIONS:
+    if name in _NOTIFICATION_TERMINALS:
         yield Finding("notices", "yes (OSC 9)", "ok")
     else:
         yield Finding("notices", "OSC 9 unknown; ui.bell works everywhere")
 
 
 def _clipboard(term: str, name: str) -> Finding:
-    if term in _WITHOUT_CLIPBOARD:
+    if term in _TERMS_WITHOUT_CLIPBOARD:
         return Finding("clipboard", "no OSC 52; without a program such as wl-copy or xclip, copies go to a file")
-    if name in _CLIPBOARD:
+    if name in _CLIPBOARD_TERMINALS:
         return Finding("clipboard", "yes (OSC 52)", "ok")
     if name in ("tmux", "screen"):
         return Finding("clipboard", f"OSC 52 through {name}, see below")

@@ -49,9 +49,21 @@ def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[st
 
 
 def _offered_tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
-    origin = "recorded, never run" if spec.is_one_way else f"tool server {server}" if server else "built in"
-    effect, tokens = _effect(spec, policy), size_of_tool(spec)
-    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, effect, tokens, server)
+    return OfferedTool(
+        spec.name,
+        spec.description,
+        _parameters(spec),
+        origin=_origin(spec, server),
+        effect=_effect(spec, policy),
+        tokens=size_of_tool(spec),
+        server=server,
+    )
+
+
+def _origin(spec: ToolSpec, server: str) -> str:
+    if spec.is_one_way:
+        return "recorded, never run"
+    return f"tool server {server}" if server else "built in"
 
 
 def _effect(spec: ToolSpec, policy: Policy) -> str:

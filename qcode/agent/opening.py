@@ -26,7 +26,7 @@ from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, new_session_id
-from qcode.agent.subagent_kinds import SubagentKind, offered_agent
+from qcode.agent.subagent_kinds import SubagentKind, subagent_tool
 from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.paths import MCP_FILE, exists_or_unknown
 from qcode.config.settings import Settings
@@ -86,7 +86,7 @@ class AgentParts:
         self,
         context: RunContext,
         selection: Selection,
-        own_tools: Sequence[FunctionTool] = (),
+        program_tools: Sequence[FunctionTool] = (),
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
         hooks: Mapping[str, Sequence[Hook]] | None = None,
@@ -122,8 +122,8 @@ class AgentParts:
         messages = tuple(history) or messages
         self._prune(session.session_id)
         _sweep_in_background()
-        internal_tools = self._bind_tools(own_tools) if own_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, internal_tools, skill)
+        bound_tools = self._bind_tools(program_tools) if program_tools else ()
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, bound_tools, skill)
         self.conversation = Conversation(
             context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
         )
@@ -212,7 +212,7 @@ class AgentParts:
         sandbox: SessionSandbox,
         search: tuple[SearchService, str] | None,
         kinds: tuple[SubagentKind, ...],
-        internal_tools: tuple[Tool, ...],
+        program_tools: tuple[Tool, ...],
         skill: SkillTool | None,
     ) -> Toolbox:
         """Return the tools. Each call reads the current policy, so that a change of mode applies at once."""
@@ -230,10 +230,10 @@ class AgentParts:
             shell_variables=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
             sandbox=sandbox,
             gate=gate,
-            search=None if search is None else _web_search(search, gate),
+            web_search=None if search is None else _web_search(search, gate),
             is_offered=context.options.offers,
-            agent=offered_agent(kinds, has_small=context.settings.small_model is not None),
-            internal_tools=internal_tools,
+            subagent_tool=subagent_tool(kinds, has_small_model=context.settings.small_model is not None),
+            program_tools=program_tools,
             nested=self.memory.nested,
             after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,

@@ -1,13 +1,11 @@
-"""Options of a run, its context (the folder, its trust, the settings, the keys), and the one-way tools from a file.
+"""Options of a run, and its context: the folder, its trust, the settings and the keys.
 
-The context is read before any large module is imported, and before there is a client or a session. One-way tools are
-offered to the model; their calls are recorded as signals and never run.
+The context is read before any large module is imported, and before there is a client or a session.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import stat
@@ -133,8 +131,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value, kind = getattr(self, option.name), str(option.type)
-            if "Sequence" not in kind or (value is None and "None" in kind):
+            value, annotation = getattr(self, option.name), str(option.type)
+            if "Sequence" not in annotation or (value is None and "None" in annotation):
                 continue
             if value is None or isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({option.name}=...) takes a list")
@@ -182,7 +180,7 @@ class Options:
             "hooks.enabled": False if self.no_hooks else None,
             "permissions.mode": self.permission_mode,
             "permissions.allow": list(self.allowed_tools) or None,
-            "permissions.deny": [rule for rule in self.disallowed_tools if is_rule(rule)] or None,
+            "permissions.deny": [rule for rule in self.disallowed_tools if names_rule(rule)] or None,
             "ui.theme": self.theme,
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -194,7 +192,7 @@ class Options:
         """
         if spec.is_one_way:
             return True
-        kind = _kind_of(spec)
+        kind = _rule_kind_of(spec)
         if any(rule in (spec.name, kind) for rule in self.disallowed_tools):
             return False
         if self.builtin_tools is None:
@@ -236,14 +234,14 @@ SERVER_SEPARATOR = "__"
 """The separator of server and tool in the name of a server's tool."""
 
 
-def is_rule(text: str) -> bool:
-    """Return whether an item of `--disallowed-tools` is a permission rule; otherwise it is the name of a tool."""
+def names_rule(text: str) -> bool:
+    """Return whether an item of `--disallowed-tools` is meant as a permission rule, not as the name of a tool."""
     from qcode.safety.rules import KINDS  # not needed for the first paint
 
     return "(" in text or text in KINDS
 
 
-def _kind_of(spec: ToolSpec) -> str:
+def _rule_kind_of(spec: ToolSpec) -> str:
     """Return the kind of rule that covers every call of a tool, empty if no kind does."""
     match spec.safety:
         case FileAccess(access=access):
@@ -259,9 +257,9 @@ def _kind_of(spec: ToolSpec) -> str:
 
 
 def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
-    """Split `shell(git log *), Read Edit(src/**)` at commas and blanks outside brackets.
+    """Split `shell(git log *), Read Edit(src/**)` at commas and blanks outside parentheses.
 
-    Inside the brackets of `shell(...)` quotes count: `shell(echo '), ')` is one rule.
+    A parenthesis in quotes does not end `shell(...)`: `shell(echo '), ')` is one rule.
     """
     rules: list[str] = []
     for text in texts:
@@ -278,16 +276,16 @@ def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
             elif (char == "," or char.isspace()) and depth <= 0:
                 rules.append(text[start:index].strip())
                 start = index + 1
-        # A rule with an unclosed bracket is returned too, so that the parser of rules reports it.
+        # A rule with an unclosed parenthesis is returned too, so that the parser of rules reports it.
         rules.append(text[start:].strip())
     return tuple(rule for rule in rules if rule)
 
 
-MAX_TURNS_UNATTENDED = 100  # the default limit of replies in a turn
+MAX_TURNS_UNATTENDED = 100  # the default limit of replies in a turn that no user attends
 
 
 class TurnLimits(TypedDict):
-    """TurnLimits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
+    """The limits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
 
     max_turns: int | None
     shows_turns_left: bool
@@ -407,16 +405,12 @@ class RunContext:
         schema, options = _with_schema(_convert(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
-        dirs = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
+        added_folders = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
         _check_flags(options)
-        exit_tools = read_exit_tools(options.exit_tools)
+        exit_tools = _exit_tools(options.exit_tools)
         paths = paths or ConfigPaths.from_env(env)
-        if judge_trust is not None:
-            is_trusted = judge_trust(folder, root, paths.state_dir)
-        else:
-            from qcode.agent.trust import TrustStore  # loads late, to answer the first message of an editor sooner
-
-            is_trusted = options.trust or TrustStore(paths.state_dir, folder).is_trusted(root)
+        judge_trust = judge_trust or partial(_is_trusted, options)
+        is_trusted = judge_trust(folder, root, paths.state_dir)
         settings = load(
             paths,
             env,
@@ -431,7 +425,11 @@ class RunContext:
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
         store = partial(key_store, paths.state_dir, env, timeout_s=wait_s, on_wait=on_wait)
         keys = Keys(env, store, key_commands(settings, paths.config_dir))
-        return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, dirs, schema)
+        return cls(
+            options=options, env=env, paths=paths, settings=settings, keys=keys, folder=folder, root=root,
+            is_attended=is_attended, is_trusted=is_trusted, exit_tools=exit_tools, added_folders=added_folders,
+            schema=schema,
+        )  # fmt: skip
 
 
 def _convert(options: Options) -> Options:
@@ -473,6 +471,22 @@ def _folder(cwd: PathText | None) -> Path:
     return folder
 
 
+def _is_trusted(options: Options, folder: Path, root: Path, state_dir: Path) -> bool:
+    if options.trust:
+        return True
+    from qcode.agent.trust import TrustStore  # loads late, to answer the first message of an editor sooner
+
+    return TrustStore(state_dir, folder).is_trusted(root)
+
+
+def _exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
+    if path is None:
+        return ()
+    from qcode.agent.programs.exit_tools import read_exit_tools
+
+    return read_exit_tools(Path(path))
+
+
 def _with_schema(options: Options) -> tuple[AnswerSchema | None, Options]:
     """Return the schema of the answer, and the options with a system prompt that asks for it."""
     if options.json_schema is None:
@@ -488,8 +502,6 @@ def _check_flags(options: Options) -> None:
     """Raise `QcodeError` for a flag with an invalid value: a usage error, unlike the same value in a config file."""
     from qcode.config.load import flag_layer
 
-    if options.allowed_tools or options.disallowed_tools:
-        from qcode.safety.rules import parse_rule
     check_limits(_option_values(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
         raise UsageError(f"reasoning_effort must be one of {', '.join(EFFORTS)}, not {options.reasoning_effort!r}")
@@ -505,15 +517,9 @@ def _check_flags(options: Options) -> None:
         if options.resume is not None and not options.fork_session:
             raise UsageError("--session-id names a new session: it needs --fork-session with -c or -r")
     _check_tool_names("--tools", options.builtin_tools or ())
-    _check_tool_names("--disallowed-tools", [rule for rule in options.disallowed_tools if not is_rule(rule)])
-    for flag, rules in (("--allowed-tools", options.allowed_tools), ("--disallowed-tools", options.disallowed_tools)):
-        for rule in rules:
-            if flag == "--disallowed-tools" and not is_rule(rule):
-                continue
-            try:
-                parse_rule(rule)
-            except ValueError as error:
-                raise UsageError(f"{flag}: {error}") from None
+    _check_tool_names("--disallowed-tools", [item for item in options.disallowed_tools if not names_rule(item)])
+    _check_rules("--allowed-tools", options.allowed_tools)
+    _check_rules("--disallowed-tools", [item for item in options.disallowed_tools if names_rule(item)])
     try:
         flag_layer(options.flags())
     except ConfigError as error:
@@ -538,6 +544,19 @@ def check_limits(values: Mapping[str, object]) -> None:
         raise UsageError(f"max_budget_usd must be an amount in USD greater than 0, not {money!r}")
 
 
+def _check_rules(flag: str, rules: Sequence[str]) -> None:
+    """Raise `QcodeError` for an invalid rule."""
+    if not rules:
+        return
+    from qcode.safety.rules import parse_rule
+
+    for rule in rules:
+        try:
+            parse_rule(rule)
+        except ValueError as error:
+            raise UsageError(f"{flag}: {error}") from None
+
+
 def _check_tool_names(flag: str, names: Sequence[str]) -> None:
     """Raise `QcodeError` for a name that no tool has; names of server tools (`SERVER__TOOL`) are not known yet."""
     if not names:
@@ -549,51 +568,3 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
     for name in names:
         if name not in known_names and SERVER_SEPARATOR not in name:
             raise UsageError(f'{flag}: there is no tool "{name}"; {nearest_hint(name, known_names)}')
-
-
-# The function names that every provider accepts.
-_TOOL_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-
-
-def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
-    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` for anything else."""
-    if path is None:
-        return ()
-    path = Path(path)
-    try:
-        rows = json.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"cannot read --exit-tools {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"--exit-tools {path} is not JSON: {error}") from None
-    if not isinstance(rows, list):
-        raise InputError(f"--exit-tools {path} must hold a JSON list")
-    specs = tuple(_spec(row, path) for row in rows)
-    _check_unused_names([spec.name for spec in specs], path)
-    return specs
-
-
-def _spec(row: object, path: Path) -> ToolSpec:
-    if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
-        raise InputError(f'--exit-tools {path}: every tool needs a "name"')
-    name = row["name"]
-    if not _TOOL_NAME.fullmatch(name):
-        raise InputError(f'--exit-tools {path}: "{name}" is not a valid name: use letters, digits, _ and -, at most 64')
-    description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
-    if not isinstance(description, str):
-        raise InputError(f'--exit-tools {path}: tool "{name}": "description" must be a string')
-    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
-        raise InputError(f'--exit-tools {path}: tool "{name}": "parameters" must be a JSON Schema object')
-    return ToolSpec(name, description, {"type": "object", "properties": {}, **parameters}, is_one_way=True)
-
-
-def _check_unused_names(names: list[str], path: Path) -> None:
-    from qcode.tools.registry import all_names
-
-    used_names = set(all_names())
-    for name in names:
-        if name in used_names:
-            raise InputError(
-                f'--exit-tools {path}: the name "{name}" is already used, in this file or by a built-in tool'
-            )
-        used_names.add(name)

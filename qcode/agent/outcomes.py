@@ -109,7 +109,7 @@ def reported_error(ended: TurnEnded) -> ErrorInfo | None:
     if ended.error is None and is_denied(ended):
         return ErrorInfo("denied", "the turn ended on denied calls, without an answer")
     if ended.error is None and ended.outcome is Outcome.MAX_TURN_REQUESTS:
-        return ErrorInfo(ErrorKind.BUDGET, _limit_text(ended))
+        return ErrorInfo(ErrorKind.BUDGET, _turn_limit_text(ended))
     return ended.error
 
 
@@ -154,14 +154,20 @@ def decision_without_user(approval: CallApproval) -> Decision:
             return Deny(UNAPPROVED)
 
 
-_LIMITS = {
-    Limit.TURNS: ("--max-turns", "limit of model replies"),
-    Limit.TOOL_CALLS: ("--max-tool-calls", "limit of tool calls"),
-    Limit.COST: ("--max-budget-usd", "cost limit"),
-    Limit.TIME: ("--timeout", "time limit"),
+_LIMIT_FLAGS: Mapping[Limit, str] = {
+    Limit.TURNS: "--max-turns",
+    Limit.TOOL_CALLS: "--max-tool-calls",
+    Limit.COST: "--max-budget-usd",
+    Limit.TIME: "--timeout",
+}
+_LIMIT_NAMES: Mapping[Limit, str] = {
+    Limit.TURNS: "limit of model replies",
+    Limit.TOOL_CALLS: "limit of tool calls",
+    Limit.COST: "cost limit",
+    Limit.TIME: "time limit",
 }
 MIN_NAMED_WAIT_S = 60.0
-"""The shortest wait for which a message names the time at which the limit ends."""
+"""The shortest wait for which a message names the time at which the rate limit ends."""
 UNEXPECTED_END = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""
 
@@ -220,7 +226,7 @@ def incomplete_reason(ended: TurnEnded) -> str:
         case Outcome.REFUSAL:
             return ended.note or f"the model refused, or its reply was filtered ({ended.raw_stop or 'no reason given'})"
         case Outcome.MAX_TURN_REQUESTS:
-            return _limit_text(ended)
+            return _turn_limit_text(ended)
         case Outcome.END_TURN:
             return _denial_text(ended) if is_denied(ended) else ""
 
@@ -257,16 +263,16 @@ def _failure_text(ended: TurnEnded) -> str:
     if error is None:
         return "the turn failed for an unknown reason"
     has_id = error.request_id and error.request_id not in error.message
-    return error.message + (f" (request {error.request_id})" if has_id else "") + _limit_end_text(error)
+    return error.message + (f" (request {error.request_id})" if has_id else "") + _rate_limit_end_text(error)
 
 
 def limit_wait_text(event: LimitReached) -> str:
-    """Return the limit that the turn waits for, and the time of its end."""
+    """Return the rate limit that the turn waits for, and the time of its end."""
     return f"{event.error.message}; waiting until {limit_end_time(event.error)} (in {duration_text(event.seconds)})"
 
 
 def limit_approval(event: LimitReached) -> RateLimitApproval:
-    """Return the question whether to wait for the end of a limit."""
+    """Return the question whether to wait for the end of a rate limit."""
     if event.seconds <= 0:
         return RateLimitApproval("The limit has ended. Continue this turn?", event.error.message)
     ends = f"{limit_end_time(event.error)} (in {duration_text(event.seconds)})"
@@ -283,7 +289,7 @@ def fallback_text(event: ModelFellBack) -> str:
 
 
 def limit_end_time(error: ErrorInfo) -> str:
-    """Return the local time at which the limit in an error ends, with its date unless it is today; empty if unknown."""
+    """Return the local time at which a rate limit ends, with its date unless it is today; empty if unknown."""
     if error.resets_at is None:
         return ""
     local, today = time.localtime(error.resets_at), time.localtime()
@@ -295,8 +301,8 @@ def utc_text(resets_at: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(resets_at))
 
 
-def _limit_end_text(error: ErrorInfo) -> str:
-    """Return the end of a limit and the command to run then; empty if the end is unknown or near."""
+def _rate_limit_end_text(error: ErrorInfo) -> str:
+    """Return the end of a rate limit and the command to run then; empty if the end is unknown or near."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
     limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
@@ -319,8 +325,8 @@ def _denial_text(ended: TurnEnded) -> str:
     return f"the turn ended on denied calls, without an answer{why}"
 
 
-def _limit_text(ended: TurnEnded) -> str:
-    flag, _ = _LIMITS[ended.limit or Limit.TURNS]
+def _turn_limit_text(ended: TurnEnded) -> str:
+    flag = _LIMIT_FLAGS[ended.limit or Limit.TURNS]
     replies = count_text(ended.replies, "model reply", "model replies")
     reached = f"stopped after {replies}: the limit of {flag} was reached"
     return f"{reached}; set a higher one, or continue with qcode --continue -p TEXT"
@@ -351,8 +357,7 @@ def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
         case Outcome.MAX_TURN_REQUESTS:
             reason = "a limit was reached"
             if event.limit is not None:
-                flag, limit = _LIMITS[event.limit]
-                reason = f"the {limit} was reached ({flag})"
+                reason = f"the {_LIMIT_NAMES[event.limit]} was reached ({_LIMIT_FLAGS[event.limit]})"
             return Notice("warning", f"The turn ended: {reason}. Send a message to continue.")
         case _:
             assert_never(event.outcome)

@@ -275,14 +275,15 @@ class EarlierTurns:
                 for item in requests.named
                 if item.attempts
             ]
-            if after is None or _starts_turn(after) or requests.compactions:
+            is_turn_over = after is None or _starts_turn(after) or bool(requests.compactions)
+            if is_turn_over:
                 # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
                 outside += (
                     (position, _EarlierTurn("/compact", model, attempts, is_ended=True))
                     for position, attempts in requests.compactions
                 )
                 turns += (row for _, row in sorted(outside, key=itemgetter(0)))
-            else:  # the turn was running: insert the rows before it
+            else:  # insert the rows before the running turn
                 turns[turn_index:turn_index] = [row for _, row in outside]
                 turn_index += len(outside)
         known_price = cache(price_of)
@@ -392,7 +393,7 @@ class RecoveryMetrics:
     """The output tokens that requests with the full limit would have reserved, minus those that were reserved."""
     damaged_events: Counter[str] = field(default_factory=Counter)
     """Events of a stream that could not be read and were skipped, by `provider/model`."""
-    _begin_time: float = 0.0
+    _turn_started_at: float = 0.0
     _turn_continuations: int = 0
     _models: dict[str, str] = field(default_factory=dict)
     """The models by the id of the call that started a sub-agent. The id `""` stands for the conversation itself."""
@@ -404,7 +405,7 @@ class RecoveryMetrics:
         """
         match event:
             case TurnStarted():
-                self._begin_time, self._turn_continuations = now, 0
+                self._turn_started_at, self._turn_continuations = now, 0
                 self._models.clear()
             case TurnEnded():
                 self._end_turn(event, now)
@@ -440,7 +441,7 @@ class RecoveryMetrics:
     def _end_turn(self, ended: TurnEnded, now: float) -> None:
         self.continuation_attempts[self._turn_continuations] += 1
         if self._turn_continuations or ended.api_calls.escalations:
-            self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._begin_time)] += 1
+            self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._turn_started_at)] += 1
 
     def as_json(self) -> JsonObject:
         """Return the metrics as JSON values; buckets are named by their upper bound, the last one `more`."""
@@ -536,13 +537,14 @@ def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
     return f"  {cut(model, 34):<34} {tokens}, {_cost_text(parts)}"
 
 
-def _cost_text(turns: Sequence[TurnUsage | ModelUsage]) -> str:
-    known_costs = [turn.cost for turn in turns if turn.cost is not None]
+def _cost_text(usages: Sequence[TurnUsage | ModelUsage]) -> str:
+    """Return the cost of turns, or of the parts of turns that used one model."""
+    known_costs = [item.cost for item in usages if item.cost is not None]
     if not known_costs:
-        is_reported = any(turn.usage.input is not None for turn in turns)
+        is_reported = any(item.usage.input is not None for item in usages)
         return f"{_UNKNOWN} ({'no price for this model' if is_reported else 'usage not reported'})"
     text = cost_text(sum(known_costs, Decimal(0)))
-    unknown = len(turns) - len(known_costs)
+    unknown = len(usages) - len(known_costs)
     return f"{text}, plus {count_text(unknown, 'turn')} of unknown cost" if unknown else text
 
 

@@ -97,7 +97,7 @@ class SessionSandbox:
         sandbox = self.sandbox
         if sandbox is None or level not in sandbox.levels:
             raise RuntimeError(f"no sandbox can give the level {level!r}")
-        self._check_running()
+        self._restore_changes_so_far()
         contents = self.index.refresh()
         view = self._machine_view() if level == "read-only" else None
         confinement = confinement_for(level, self._scope, contents, keeps_git_config=keeps_git_config, view=view)
@@ -184,7 +184,7 @@ class SessionSandbox:
             return contents.control_paths, contents.is_complete
         return (*contents.git_control_paths, *protected_outside(self._scope)), contents.is_complete
 
-    def _check_running(self) -> None:
+    def _restore_changes_so_far(self) -> None:
         """Restore protected files that running commands have changed so far."""
         with self._lock:
             guards = tuple(self._guards)

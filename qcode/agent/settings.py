@@ -19,7 +19,7 @@ from qcode.config.show import SettingRow, setting_rows
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
-AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.vim", "permissions.mode"})
+APPLIED_AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.vim", "permissions.mode"})
 """Settings that apply at once if they are changed in the app; all others apply after a restart."""
 
 
@@ -62,7 +62,7 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
 
 
 class SettingsService:
-    """The settings of a run, and the remembered `choices`.
+    """The settings of a run, and the saved `choices`.
 
     Every call reads the files, because another program may have changed them.
     """
@@ -128,18 +128,18 @@ class SettingsService:
         key = find_key(path)
         assert key is not None
         can_change = is_changeable(key)
-        value = user_values.get(path)
+        user_value = user_values.get(path)
         return Setting(
             row.key,
-            row.value,
-            _value(settings, path) if "*" not in key.path else None,
-            str(row.origin),
-            self._owner(row.origin),
-            key.meta.meaning,
-            "" if value is None or not can_change else _typed(value),
-            _choices(key),
-            "" if can_change else self._edit_hint(key),
-            self._overriding_source(row.origin),
+            display=row.value,
+            value=_value(settings, path) if "*" not in key.path else None,
+            origin=str(row.origin),
+            owner=self._owner(row.origin),
+            meaning=key.meta.meaning,
+            typed_value=_typed(user_value) if can_change and user_value is not None else "",
+            choices=_choices(key),
+            fixed_reason="" if can_change else self._edit_hint(key),
+            overridden_by=self._overriding_source(row.origin),
         )
 
     def _owner(self, origin: Origin) -> str:
@@ -147,11 +147,13 @@ class SettingsService:
             return origin.where or origin.kind
         if origin.is_project:
             return "project"
-        return "yours" if origin.where.startswith(f"{self._file}:") else "--settings"
+        return "yours" if self._is_in_user_file(origin) else "--settings"
 
     def _overriding_source(self, origin: Origin) -> str:
-        is_own = origin.where.startswith(f"{self._file}:")
-        return "" if origin.kind == "default" or is_own else origin.where
+        return "" if origin.kind == "default" or self._is_in_user_file(origin) else origin.where
+
+    def _is_in_user_file(self, origin: Origin) -> bool:
+        return origin.where.startswith(f"{self._file}:")
 
     def _edit_hint(self, key: Key) -> str:
         return f"{'a table' if '*' in key.path else 'a list'}: edit it in {self.file}"

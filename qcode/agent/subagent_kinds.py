@@ -87,9 +87,15 @@ _COMMON_PROMPT = (
 def custom_kind(agent: CustomAgent) -> SubagentKind:
     """Return the kind for a sub-agent that the user defined in a file."""
     kind = SubagentKind(
-        agent.name, agent.description, agent.prompt, agent.only_reads, frozenset(agent.tools), agent.model
+        agent.name,
+        agent.description,
+        agent.prompt,
+        only_reads=agent.only_reads,
+        tools=frozenset(agent.tools),
+        model=agent.model,
+        output=agent.output,
     )
-    return with_common_prompt(replace(kind, output=agent.output))
+    return with_common_prompt(kind)
 
 
 def with_common_prompt(kind: SubagentKind) -> SubagentKind:
@@ -99,32 +105,38 @@ def with_common_prompt(kind: SubagentKind) -> SubagentKind:
 
 KINDS: tuple[SubagentKind, ...] = (
     SubagentKind(
-        EXPLORE,
-        "read-only, for questions about files and code.",
-        f"{_COMMON_PROMPT}\n\nYour task is to explore: read files and run commands that only read. Calls that change "
-        "anything are refused.",
+        name=EXPLORE,
+        purpose="read-only, for questions about files and code.",
+        prompt=(
+            f"{_COMMON_PROMPT}\n\nYour task is to explore: read files and run commands that only read. Calls that "
+            "change anything are refused."
+        ),
         only_reads=True,
         tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search", SKILL_TOOL}),
     ),
     SubagentKind(
-        GENERAL,
-        "can also change files and run commands, if the user allows it.",
-        f"{_COMMON_PROMPT}\n\nCarry out the whole task and nothing else. `read` a file before you change it, keep "
-        "changes small, and verify them with the project's tests, type checker or the program itself. A call truncated "
-        "by the output limit is not run, so write large files in parts. End with a list of the files you changed and "
-        "the commands you ran with their outcome.",
+        name=GENERAL,
+        purpose="can also change files and run commands, if the user allows it.",
+        prompt=(
+            f"{_COMMON_PROMPT}\n\nCarry out the whole task and nothing else. `read` a file before you change it, "
+            "keep changes small, and verify them with the project's tests, type checker or the program itself. A call "
+            "truncated by the output limit is not run, so write large files in parts. End with a list of the files you "
+            "changed and the commands you ran with their outcome."
+        ),
     ),
 )
 
 
-def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> SubagentTool | None:
+def subagent_tool(kinds: tuple[SubagentKind, ...], *, has_small_model: bool) -> SubagentTool | None:
     """Return the tool that starts sub-agents of these kinds, None without kinds.
 
-    `has_small`: a small model is configured, which the tool offers as a choice.
+    `has_small_model`: a small model is configured, so a call may choose it.
     """
     if not kinds:
         return None
     from qcode.tools.subagent import SubagentTool
 
     readers = tuple(kind.name for kind in kinds if kind.only_reads)
-    return SubagentTool(tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small=has_small)
+    return SubagentTool(
+        tuple((kind.name, kind.purpose) for kind in kinds), readers=readers, has_small_model=has_small_model
+    )

@@ -162,7 +162,7 @@ class ParentTurn:
 
 
 class SubagentRun:
-    """One sub-agent, and the `Services` of its driver. `client` is its model."""
+    """One sub-agent. `client` is its model. The methods from `judge` on are the `Services` of its driver."""
 
     def __init__(
         self,
@@ -296,8 +296,6 @@ class SubagentRun:
 
     def _with_inner_id(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
-
-    # The services of the driver: `Services` describes them
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, request)

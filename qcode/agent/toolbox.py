@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from qcode.tools.web_search import WebSearch
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
-_CONFINEMENTS: Mapping[Level, str] = {
+_LEVEL_DESCRIPTIONS: Mapping[Level, str] = {
     "read-only": "no network, no writes, no home folder; secret files are hidden",
     "workspace": "no network, only the workspace can be written",
     "protect": "protected files cannot be written",
@@ -60,7 +60,7 @@ _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "
 class Toolbox:
     """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`."""
 
-    agent: SubagentTool | None
+    subagent_tool: SubagentTool | None
     """The tool that starts sub-agents; the conversation runs them."""
     servers: Servers | None
     """The tool servers of the session."""
@@ -76,7 +76,7 @@ class Toolbox:
     """All tools that can run, except those of tool servers."""
     _optional_tools: tuple[Tool, ...]
     """The tools `fetch`, web search, sub-agents and skills, as far as this session has them."""
-    _internal_tools: tuple[Tool, ...]
+    _program_tools: tuple[Tool, ...]
     """The tools of the program that opened the agent, which are always offered."""
     _one_way: tuple[ToolSpec, ...]
     """Tools that are offered and never run; their calls are reported as signals (`--exit-tools`)."""
@@ -101,10 +101,10 @@ class Toolbox:
         shell_variables: Callable[[str], Mapping[str, str]] = lambda _: {},
         sandbox: SessionSandbox | None = None,
         gate: Gate | None = None,
-        agent: SubagentTool | None = None,
-        search: WebSearch | None = None,
+        subagent_tool: SubagentTool | None = None,
+        web_search: WebSearch | None = None,
         is_offered: Callable[[ToolSpec], bool] = lambda _: True,
-        internal_tools: tuple[Tool, ...] = (),
+        program_tools: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
         offers_patches: bool = True,
@@ -114,11 +114,12 @@ class Toolbox:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edit_checks = None if after_edit is None else EditChecks(partial(after_edit, self.workspace))
         self.jobs = Jobs()
-        self.agent, self._skill_tool = agent, skill
+        self.subagent_tool, self._skill_tool = subagent_tool, skill
         fetch = None if gate is None else Fetch(gate)
-        self._optional_tools = tuple(tool for tool in (fetch, search, agent, skill) if tool is not None)
-        self._internal_tools = internal_tools
-        tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *internal_tools)
+        optional_tools = (fetch, web_search, subagent_tool, skill)
+        self._optional_tools = tuple(tool for tool in optional_tools if tool is not None)
+        self._program_tools = program_tools
+        tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *program_tools)
         self._tools = {tool.spec.name: tool for tool in tools}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
         self.is_offered, self._offers_patches = is_offered, offers_patches
@@ -144,7 +145,7 @@ class Toolbox:
         if self.servers is not None:
             used_names = {spec.name for spec in specs}
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
-        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._internal_tools))
+        return (*filter(self.is_offered, specs), *(tool.spec for tool in self._program_tools))
 
     async def preload_skills(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
         """Return the texts of skills, and a line for each that cannot be loaded."""
@@ -179,7 +180,7 @@ class Toolbox:
         """Return the same tools for a sub-agent, which has read no files yet. The result need not be closed."""
         toolbox = copy(self)
         toolbox.workspace = self.workspace.for_subagent(judge)
-        toolbox.agent = None
+        toolbox.subagent_tool = None
         toolbox.transcript = tuple
         if self._nested_instructions is not None:
             instructions = self._nested_instructions().for_subagent()
@@ -278,7 +279,7 @@ class Toolbox:
 
         self.servers = servers
         self._server_mentions = ServerMentions(servers, lambda: self.workspace.scratch)
-        self._tools |= {tool.spec.name: tool for tool in servers.search_tools}
+        self._tools |= {tool.spec.name: tool for tool in (servers.find_tools, servers.use_tool)}
 
     def trust_folder(self) -> None:
         """Start the tool servers that were held back because the folder was not trusted."""
@@ -303,13 +304,15 @@ class Toolbox:
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
         """Return the call to run instead, such as a shell command or the tool of a server; by default the same call."""
-        tool = self._tools.get(name)
-        skill_tool, agent = self._skill_tool, self.agent
-        if skill_tool is not None and tool is skill_tool and agent is not None and self.is_offered(agent.spec):
-            return await asyncio.to_thread(skill_tool.agent_call, arguments) or (name, arguments)
-        if self.servers is not None and name == self.servers.search_tools[1].spec.name:
+        tool, subagent_tool = self._tools.get(name), self.subagent_tool
+        if self._skill_tool is not None and tool is self._skill_tool:
+            # A skill may ask to run in a sub-agent.
+            if subagent_tool is not None and self.is_offered(subagent_tool.spec):
+                return await asyncio.to_thread(self._skill_tool.agent_call, arguments) or (name, arguments)
+            return name, arguments
+        if self.servers is not None and tool is self.servers.use_tool:
             with suppress(Refused):  # the run reports the reason
-                return self.servers.search_tools[1].resolve(arguments)
+                return self.servers.use_tool.resolve(arguments)
         if not isinstance(tool, Diagnostics):
             return name, arguments
         try:
@@ -327,10 +330,13 @@ class Toolbox:
     def target_paths(self, name: str, arguments: JsonObject) -> frozenset[str]:
         """Return the real paths, on disk now, that a call to a file tool refers to; none if one is impossible."""
         safety = self.spec(name).safety
-        paths = safety.paths_of(arguments) if isinstance(safety, FileAccess) else ()
-        used_paths = () if isinstance(paths, str) else filter(None, paths)
+        if not isinstance(safety, FileAccess):
+            return frozenset()
+        paths = safety.paths_of(arguments)
+        if isinstance(paths, str):  # the reason why the call is invalid
+            return frozenset()
         try:
-            return frozenset(map(self.workspace.target, used_paths))
+            return frozenset(self.workspace.target(path) for path in paths if path)
         except ValueError:  # a path with a NUL character or half of a character, which the path layer denies
             return frozenset()
 
@@ -360,7 +366,7 @@ class Toolbox:
             jobs=self.jobs,
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
-            confinement=_CONFINEMENTS[level] if level is not None else "",
+            confinement=_LEVEL_DESCRIPTIONS[level] if level is not None else "",
             shell_variables=self._shell_variables if level != "read-only" else self._variables_without_home,
             sandbox=lambda: level or ("outside" if self.has_sandbox() else ""),
             masked_names=self._masked_names if level == "read-only" else frozenset,

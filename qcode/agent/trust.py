@@ -3,9 +3,8 @@
 A folder is identified by real path, device and inode. A folder that replaces it later is not trusted, and trust in a
 folder does not extend to a repository inside it. The files of a trusted folder are pinned by hash: `.qcode/`, and the
 skills, commands, agents and hooks of other tools, with their scripts. If a pinned file changes, the folder is
-restricted until the user has seen the difference.
-Not pinned: tool servers, each with its own approval (`mcp.pins`), and instructions, which act only through calls that
-are judged. Nothing in the folder is executed.
+restricted until the user has seen the difference. Tool servers are not pinned, because each has an approval
+(`mcp.pins`). Instructions are not pinned, because they act only through calls, which are judged.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
     from qcode.protocol.events import Notice
 
 FILE_NAME = "trust.json"
-
 _VERSION, _UNPINNED_VERSION = 2, 1  # files of version 1 have no pins
+_PINS_KEY = "pieces"  # the key in existing files
 _IDENTITY = frozenset({"path", "device", "inode"})
-_MAX_DIFF_LINES = 200
-"""The maximum number of lines that the diff of a file shows."""
+_MAX_DIFF_LINES = 200  # in the diff of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +43,10 @@ class TrustedFileChange:
     name: str
     before: TrustedFile | None  # None for a new file
     now: TrustedFile | None  # None for a deleted file
+
+    @property
+    def has_new_content(self) -> bool:
+        return self.before is None or self.now is None or self.before.hash != self.now.hash
 
     def diff(self) -> str:
         """Return a headline and a diff with invisible characters made visible."""
@@ -107,7 +109,7 @@ class TrustStore:
             return TrustStatus("unknown" if row is None else "unpinnable", problem=str(problem))
         if row is None:
             return TrustStatus("unknown", files)
-        pinned = files_from_json(row.get("pieces"))
+        pinned = files_from_json(row.get(_PINS_KEY))
         if pinned is None:
             # A folder without files to pin stays trusted: there is nothing to review.
             return TrustStatus("unpinned" if files else "trusted", files)
@@ -139,19 +141,21 @@ class TrustStore:
             raise FileNotFoundError(2, os.strerror(2), str(root))
         pinned = files_to_pin(root, self.state_dir, self.folder) if files is None else files
         row = self._row(root)
-        before = (None if row is None else files_from_json(row.get("pieces"))) or {}
+        before = (None if row is None else files_from_json(row.get(_PINS_KEY))) or {}
         used = self._used_files(root, before)
         unused = {name: file for name, file in before.items() if name not in used}
-        self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**unused, **pinned})}])
+        others = [row for row in self._folders() if row["path"] != identity["path"]]
+        self._write([*others, {**identity, _PINS_KEY: files_to_json({**unused, **pinned})}])
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even of a replaced folder; return whether it was trusted. Raise `OSError`."""
         path = str(root.resolve())
         rows = self._folders()
         remaining = [row for row in rows if row["path"] != path]
-        if len(remaining) < len(rows):
-            self._write(remaining)
-        return len(remaining) < len(rows)
+        if remaining == rows:
+            return False
+        self._write(remaining)
+        return True
 
     def folders(self) -> list[Path]:
         """Return the stored paths, including those of folders that were replaced."""
@@ -164,30 +168,28 @@ class TrustStore:
         Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
         folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
-        names = {name for name in (_name_in(root, Path(target)) for target in targets) if name.startswith(folders)}
+        names = {name for target in targets if (name := _name_in(root, Path(target))).startswith(folders)}
         before = self.status_of(root) if names else TrustStatus("unknown")
         yield
         if before.kind not in ("trusted", "changed"):
             return
         eligible = names - {change.name for change in before.changes}
         row = self._row(root)
-        pinned = None if row is None else files_from_json(row.get("pieces"))
+        pinned = None if row is None else files_from_json(row.get(_PINS_KEY))
         try:
             now = files_to_pin(root, self.state_dir, self.folder)
-            unchanged = {name: file for name, file in (pinned or {}).items() if name not in eligible}
-            unchanged |= {name: file for name, file in now.items() if name in eligible}
-            if unchanged != pinned and eligible:
-                self.remember(root, unchanged)
+            new_pins = {name: file for name, file in (pinned or {}).items() if name not in eligible}
+            new_pins |= {name: file for name, file in now.items() if name in eligible}
+            if new_pins != pinned and eligible:
+                self.remember(root, new_pins)
         except (OSError, TooLargeToPin):
             return  # qcode asks about it at the next start
 
     def _row(self, root: Path) -> JsonObject | None:
         identity = _identity(root)
-        rows = (row for row in self._folders() if identity is not None)
-        return next((row for row in rows if all(row[name] == value for name, value in (identity or {}).items())), None)
-
-    def _other_folders(self, identity: JsonObject) -> list[JsonObject]:
-        return [row for row in self._folders() if row["path"] != identity["path"]]
+        if identity is None:
+            return None
+        return next((row for row in self._folders() if identity.items() <= row.items()), None)
 
     def _write(self, rows: list[JsonObject]) -> None:
         state_file.save_json(self.path, {"version": _VERSION, "folders": list(rows)})
@@ -198,7 +200,7 @@ class TrustStore:
         return [
             row
             for row in (rows if isinstance(rows, list) else [])
-            if isinstance(row, dict) and set(row) - {"pieces"} == _IDENTITY
+            if isinstance(row, dict) and set(row) - {_PINS_KEY} == _IDENTITY
         ]
 
 
@@ -219,13 +221,8 @@ def _name_in(root: Path, path: Path) -> str:
 
 def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
     """Return the changed, new and deleted files in the order of their names."""
-    names = sorted({*before, *now})
-    changes = (TrustedFileChange(name, before.get(name), now.get(name)) for name in names)
-    return tuple(change for change in changes if _hash(change.before) != _hash(change.now))
-
-
-def _hash(file: TrustedFile | None) -> str:
-    return "" if file is None else file.hash
+    changes = (TrustedFileChange(name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
+    return tuple(change for change in changes if change.has_new_content)
 
 
 def _lines(text: str) -> list[str]:
@@ -244,7 +241,6 @@ MAX_PINNED_BYTES = 50 * 1024 * 1024
 _CLAUDE_FOLDERS = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
 PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE_FOLDERS, *CLAUDE_SETTINGS)
 """The folders and files of a project's root that are pinned completely. Below the root, only `SKILL_FOLDERS` are."""
-
 _UNPINNED_FOLDERS = (".git", "__pycache__")
 """Folders that programs write to while they run; qcode reads nothing in them."""
 _MAX_FILE_TEXT_CHARS = 32 * 1024
@@ -292,7 +288,7 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
         for path in [full_path] if full_path.is_file() else _files_below(full_path, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
             if len(files) == MAX_PINNED_FILES:
-                raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
+                raise TooLargeToPin(f"{name} and the other pinned folders have more than {MAX_PINNED_FILES:,} files")
             file, size = _read_file(file_name, path, root, bytes_left)
             bytes_left -= size
             if len(file.text) > min(text_left, _MAX_FILE_TEXT_CHARS):
@@ -337,7 +333,7 @@ def _files_below(folder: Path, root: Path) -> Iterator[Path]:
             real_path = _resolved(path)
             if real_path.is_relative_to(root) and real_path not in visited:
                 if depth == _MAX_DEPTH:
-                    raise TooLargeToPin(f"{folder.relative_to(folder.parent)} is more than {_MAX_DEPTH} folders deep")
+                    raise TooLargeToPin(f"{folder.name} is more than {_MAX_DEPTH} folders deep")
                 visited.add(real_path)
                 pending.append((path, depth + 1))
 
@@ -388,17 +384,14 @@ def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[Trust
 def _read(path: Path, max_bytes: int) -> bytes | None:
     try:
         handle = os.open(path, _OPEN_FLAGS)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            data = file.read(max_bytes + 1)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return None
-        try:
-            data = file.read(max_bytes + 1)
-        except OSError:
-            return None
     if len(data) > max_bytes:
-        raise TooLargeToPin(f"its files for qcode have more than {MAX_PINNED_BYTES // 1024**2} MB")
+        raise TooLargeToPin(f"its files for qcode contain more than {MAX_PINNED_BYTES // 1024**2} MB in total")
     return data
 
 
@@ -425,6 +418,8 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
 
 
 _MAX_LISTED = 20
+_MAX_NAMED_FILES = 10
+_MAX_NAMED_CHANGES = 5
 _UNPINNED_FILES = (
     *((name, "instructions, given to the model") for name in (*NAMES, LOCAL_NAME)),
     *((name, "rules, given to the model") for name in RULE_FOLDERS),
@@ -470,6 +465,7 @@ def _kind_of(name: str, count: int) -> str:
     if "/skills/" in name:
         return f"a skill, {count_text(count, 'file')}"
     parts = name.split("/")
+    # `.claude/commands/review.md` is "one of its commands".
     return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
 
 
@@ -493,9 +489,8 @@ def save_trust(
 def why_restricted(status: TrustStatus) -> str:
     """Return in one line why a folder is no longer trusted; empty if it was never trusted."""
     if status.kind == "changed":
-        names = ", ".join(visible(change.name) for change in status.changes[:5])
-        more = f" and {len(status.changes) - 5} more" if len(status.changes) > 5 else ""
-        return f"files in this folder have changed since you trusted it ({names}{more}), so it is restricted"
+        names = _first_names([change.name for change in status.changes], _MAX_NAMED_CHANGES)
+        return f"files in this folder have changed since you trusted it ({names}), so it is restricted"
     if status.kind == "unpinned":
         return (
             "this folder was trusted by a version of qcode that did not record its files, so it is restricted "
@@ -506,7 +501,6 @@ def why_restricted(status: TrustStatus) -> str:
     return ""
 
 
-_MAX_NAMES = 10
 RESTRICTED_NOTICE = "Restricted folder: qcode asks before anything but reading. Type /trust to lift this."
 
 
@@ -568,13 +562,15 @@ class TrustService:
         """Trust the folder, or first show its changes; return the message for the user."""
         status = self._store.status_of(self._root)
         if status.kind in ("changed", "unpinned") and status != self._last_shown:
-            self._last_shown, now = status, "Trusted for this run only. " if self._is_trusted() else ""
-            return f"{now}{_review_text(status)}\n\nType /trust again to trust these files from the next start on."
+            self._last_shown = status
+            lead = "Trusted for this run only. " if self._is_trusted() else ""
+            return f"{lead}{_review_text(status)}\n\nType /trust again to trust these files from the next start on."
         if not self._is_trusted():
             self._trust_folder()
         elif status.is_trusted:
             return _trusted_text(status)
-        if problem := status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder):
+        problem = status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder)
+        if problem:
             return problem
         applied = "Your rules and modes apply now, its instructions from the next turn."
         if status.files or os.path.lexists(self._root / ".mcp.json"):
@@ -595,5 +591,9 @@ def _trusted_text(status: TrustStatus) -> str:
 
 
 def _contents_text(status: TrustStatus) -> str:
-    more = f" and {len(status.files) - _MAX_NAMES:,} more" if len(status.files) > _MAX_NAMES else ""
-    return f", with {', '.join(map(visible, [*status.files][:_MAX_NAMES]))}{more}" if status.files else ""
+    return f", with {_first_names(list(status.files), _MAX_NAMED_FILES)}" if status.files else ""
+
+
+def _first_names(names: list[str], limit: int) -> str:
+    text = ", ".join(map(visible, names[:limit]))
+    return f"{text} and {len(names) - limit:,} more" if len(names) > limit else text

@@ -166,7 +166,7 @@ class RunOutput:
             version=__version__,
             mcp_servers=tuple((status.name, status.state) for status in statuses),
             commands=tuple(command.name for command in agent.custom_commands().commands),
-            agents=tuple(kind.name for kind in conversation.kinds) if agent.toolbox.agent is not None else (),
+            agents=tuple(kind.name for kind in conversation.kinds) if agent.toolbox.subagent_tool is not None else (),
             skills=() if agent.skills is None else tuple(skill.handle for skill in agent.skills.for_user),
         )
 

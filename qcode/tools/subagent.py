@@ -34,13 +34,17 @@ class SubagentTool:
     """The `agent` tool.
 
     `kinds` are the names of the sub-agents with their purposes; `readers` are the names of those that change nothing.
-    If `has_small`, the model may choose a second, smaller model for a sub-agent.
+    If `has_small_model`, a call may choose the configured small model for its sub-agent.
     """
 
     def __init__(
-        self, kinds: tuple[tuple[str, str], ...], *, readers: tuple[str, ...] = (EXPLORE,), has_small: bool = False
+        self,
+        kinds: tuple[tuple[str, str], ...],
+        *,
+        readers: tuple[str, ...] = (EXPLORE,),
+        has_small_model: bool = False,
     ) -> None:
-        self.spec = _spec(kinds, readers, has_small=has_small)
+        self.spec = _spec(kinds, readers, has_small_model=has_small_model)
 
     def task(self, arguments: JsonObject) -> Task:
         """Return the task in the arguments of a call. Raise `Refused` if they are invalid."""
@@ -63,7 +67,7 @@ class SubagentTool:
         return failed("agent: a sub-agent cannot start another one")
 
 
-def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_small: bool) -> ToolSpec:
+def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_small_model: bool) -> ToolSpec:
     properties: dict[str, Json] = {
         "description": {"type": "string", "description": "The task in three to six words; the user sees it."},
         "prompt": {
@@ -79,7 +83,7 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
             "description": " ".join(f"{name}: {purpose}" for name, purpose in kinds),
         },
     }
-    if has_small:
+    if has_small_model:
         properties["model"] = {
             "type": "string",
             "enum": [SAME_MODEL, SMALL_MODEL],

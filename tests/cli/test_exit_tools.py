@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.options import read_exit_tools
+from qcode.agent.programs.exit_tools import read_exit_tools
 from qcode.protocol.errors import QcodeError
 
 
@@ -25,10 +25,6 @@ def test_exit_tool_is_offered_and_never_run(tmp_path: Path) -> None:
     assert done.is_one_way
     assert report.parameters == {"type": "object", "properties": {"x": {}}}
     assert done.parameters == {"type": "object", "properties": {}}
-
-
-def test_exit_tools_are_empty_without_a_file() -> None:
-    assert read_exit_tools(None) == ()
 
 
 @pytest.mark.parametrize(

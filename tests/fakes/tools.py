@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from qcode.agent.subagent_kinds import KINDS, offered_agent
+from qcode.agent.subagent_kinds import KINDS, subagent_tool
 from qcode.protocol.tools import ToolSpec
 from qcode.tools import registry
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.web import Fetch
 from qcode.tools.web_search import WebSearch
 
-_AGENT = offered_agent(KINDS, has_small=True)
+_AGENT = subagent_tool(KINDS, has_small_model=True)
 assert _AGENT is not None
 SPECS: dict[str, ToolSpec] = {
     spec.name: spec

@@ -132,7 +132,7 @@ class Servers:
         defer: bool | str = "auto",
     ) -> None:
         self._defer = defer
-        self.search_tools = (FindTools(self.callable_specs), UseTool(self.callable_specs))
+        self.find_tools, self.use_tool = FindTools(self.callable_specs), UseTool(self.callable_specs)
         self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
         self._pins = pins
         self._context = context

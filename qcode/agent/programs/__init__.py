@@ -1,4 +1,4 @@
-"""The agent for Python programs: turns with a result, Python functions as tools, and answers of a requested type.
+"""The agent for Python programs: turns with a result, functions as tools, typed answers, and one-way tools.
 
 Start at `turns`. The package `qcode` exports the public names.
 """

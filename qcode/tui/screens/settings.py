@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
+from qcode.agent.settings import APPLIED_AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
@@ -319,7 +319,7 @@ def _sort_key(setting: Setting) -> tuple[int, int]:
 
 def about_setting(setting: Setting, width: int) -> Content:
     """Return the description of a setting, the source of its value, and when a change applies."""
-    moment = "immediately" if setting.name in AT_ONCE else "after a restart"
+    moment = "immediately" if setting.name in APPLIED_AT_ONCE else "after a restart"
     when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
     facts = shorten_to_rows(f"{setting.name} · {origin} · {when}", width, 1)

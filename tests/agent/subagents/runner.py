@@ -81,8 +81,8 @@ class AgentRunner(ConversationRunner[ByPrompt]):
 
 def open_conversation(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> AgentRunner:
     """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.open_conversation`."""
-    tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small="small" in more)
-    found = conversation.open_conversation(base, ByPrompt(scripts), Model(facts=FACTS), agent=tool, **more)
+    tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small_model="small" in more)
+    found = conversation.open_conversation(base, ByPrompt(scripts), Model(facts=FACTS), subagent_tool=tool, **more)
     return AgentRunner(**vars(found))
 
 
