@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from qcode.agent.toolbox import Toolbox
@@ -12,8 +13,9 @@ from qcode.config.definitions import CustomCommand
 from qcode.config.settings import Tools
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.tools import ToolOutcome
+from tests.tui import test_linear
 from tests.tui.scripted import ScriptedConversation
-from tests.tui.test_linear import talk
+from tests.tui.test_linear import spawn, talk
 
 
 async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
@@ -74,3 +76,26 @@ def test_api_key_is_held_back_until_it_is_sent_again() -> None:
     assert conversation.prompts == ["hello"]
     talk(conversation, key, key)
     assert conversation.prompts == ["hello", key]
+
+
+def test_interrupt_is_reported_on_a_line_after_the_reply_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delta = 'TextDelta(0, "half\\n")'
+    script = test_linear.SCRIPT.replace(delta, f'{delta}, TextDelta(0, "of a line")')
+    monkeypatch.setattr(test_linear, "SCRIPT", script)
+    child = spawn(tmp_path)
+    for prompt in ("hello", "run it"):
+        child.expect("User: ")
+        child.sendline(prompt)
+    child.expect(r"Answer \(1 to 4\): ")
+    child.sendline("1")
+    child.expect("User: ")
+    child.sendline("more")
+    child.expect("half\r\n")
+    child.sendintr()
+    child.expect("\r\nof a line\r\nInterrupting.\r\n\\(turn ended")
+    child.expect("User: ")
+    child.sendeof()
+    child.expect(pexpect.EOF)
+    child.close()

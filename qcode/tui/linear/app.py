@@ -254,6 +254,7 @@ class LinearApp:
         if not self._command_view.is_turn_running or self._is_cancelling:
             return False
         self._is_cancelling = True
+        self.view.print_open_line()  # the caller prints next that it interrupts
         self.agent.conversation.cancel()
         return True
 

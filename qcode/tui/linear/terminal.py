@@ -83,7 +83,10 @@ class LineTerminal:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def on_interrupt(self, stop: Callable[[], bool], quit_hint: Callable[[], str]) -> None:
-        """Call `stop` on Ctrl+C. If it returns False, print `quit_hint()`; a second Ctrl+C in two seconds quits."""
+        """Call `stop`, which may print, on Ctrl+C.
+
+        If it returns False, print `quit_hint()`; a second Ctrl+C in two seconds quits.
+        """
         self._stop = stop
         self._quit_hint = quit_hint
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -115,19 +118,19 @@ class LineTerminal:
             self._exit_code.set_result(code)
 
     def _interrupt(self) -> None:
+        if self._input_ready is not None or os.isatty(sys.stdin.fileno()):
+            self.write_line("")  # end the line of the label, or of the `^C` that the terminal shows
         if self._stop():
-            is_at_label = self._input_ready is not None
-            self.write_line("\nInterrupting." if is_at_label else "Interrupting.")
+            self.write_line("Interrupting.")
             if self._input_ready is not None and not self._input_ready.done():
                 self._input_ready.set_result(False)
             return
         now = self._loop.time()
         if now - self._last_press <= _SECOND_PRESS_S:
-            self.write_line("")
             self._set_exit_code(0)
             return
         self._last_press = now
-        self.write_line(f"\n{self._quit_hint()}")
+        self.write_line(self._quit_hint())
         if self._input_ready is not None:
             self._show_label()  # the terminal has discarded what was typed
 
