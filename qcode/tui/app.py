@@ -515,7 +515,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _offer_new_files(self) -> None:
         """Update the open completion menu, because the file index has more files. Called from a thread."""
-        self._call_in_app(lambda: self.widgets.prompt.offer(has_new_files=True))
+        self._call_in_app(lambda: self.widgets.prompt.update_menu(has_new_files=True))
 
     def _call_in_app(self, work: Callable[[], object]) -> None:
         """Run `work` in the app's thread. May be called from any thread, even while the app ends."""

@@ -389,10 +389,10 @@ def test_prompt_during_a_turn_steers_it() -> None:
         await run.send("also tests")
         await run.pilot.pause()
         assert conversation.steered == ["also tests"]
-        queued = [run.app.widgets.queue.texts]
+        queued = [run.app.widgets.queue.typed_texts]
         gate.open()
         await taken.reached.wait()
-        queued.append(run.app.widgets.queue.texts)
+        queued.append(run.app.widgets.queue.typed_texts)
         assert queued == [("also tests",), ()]
         assert "also tests" in run.text
         taken.open()
@@ -417,7 +417,7 @@ def test_queued_prompt_is_sent_after_the_turn() -> None:
         await run.until_idle()
         assert conversation.prompts[1] == "more\n\nand more"
         assert "two" in run.text
-        assert run.app.widgets.queue.texts == ()
+        assert run.app.widgets.queue.typed_texts == ()
 
     drive(test, conversation)
 

@@ -263,7 +263,7 @@ def test_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.M
     assert "Note: The call is unchanged." in lines
     monkeypatch.setenv("VISUAL", "/no/such/editor")
     lines = talk(ScriptedConversation([ApprovalRequested(first), UntilAnswered("c1"), ended()]), "go", "e", "1")
-    assert any(line.endswith("; the call is unchanged") for line in lines)
+    assert any(line.endswith("; the call is unchanged.") for line in lines)
 
 
 def test_invalid_answer_is_answered_with_the_valid_choices() -> None:

@@ -166,7 +166,7 @@ def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
         await run.pilot.press("up")
         await run.pilot.pause()
         assert run.app.widgets.prompt.text == "second"
-        assert (conversation.steered, run.app.widgets.queue.texts) == (["first"], ("first",))
+        assert (conversation.steered, run.app.widgets.queue.typed_texts) == (["first"], ("first",))
         await run.pilot.press("ctrl+u", "up")
         await run.pilot.pause()
         assert run.app.widgets.prompt.text == "first"
@@ -191,7 +191,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
         conversation.joined.add("late")
         await run.pilot.press("up")
         await run.pilot.pause()
-        assert run.app.widgets.queue.texts == ("late",)
+        assert run.app.widgets.queue.typed_texts == ("late",)
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
@@ -210,7 +210,7 @@ def test_queued_prompt_that_is_part_of_another_stays_queued() -> None:
         await run.send("also test it")
         gate.open()
         await taken.reached.wait()
-        assert run.app.widgets.queue.texts == ("test",)
+        assert run.app.widgets.queue.typed_texts == ("test",)
         taken.open()
         await run.until(lambda: len(conversation.prompts) == 2)
         await run.until_idle()

@@ -18,6 +18,7 @@ from qcode.protocol.approvals import (
     TurnApproval,
 )
 from qcode.text.clean import cut, ensure_visible
+from qcode.text.sentences import capitalized
 from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.linear.view import LinearView
 from qcode.tui.panels.choices import (
@@ -183,7 +184,7 @@ class LinearQuestions:
         try:
             edited = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
         except EditorError as problem:
-            self._view.add_notice("warning", f"{problem}; the call is unchanged")
+            self._view.add_notice("warning", f"{capitalized(str(problem))}; the call is unchanged.")
             return None
         if edited == draft.text:
             self._view.add_notice("info", "The call is unchanged.")

@@ -126,9 +126,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         row, column = location
         for start, end in label_spans(self.document[row], *self._labels):
             if start < column < end:
-                if old_cursor in ((row, start), (row, end)):
-                    return (row, end) if old_cursor == (row, start) else (row, start)
-                return (row, start) if column - start < end - column else (row, end)
+                if old_cursor == (row, start):
+                    return row, end
+                if old_cursor == (row, end):
+                    return row, start
+                return row, start if column - start < end - column else end
         return location
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
@@ -160,8 +162,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         row, column = self.get_target_document_location(event)
         line = self.document[row]
-        labels = ((start, end) for start, end in label_spans(line, *self._labels) if start <= column <= end)
-        start, end = next(labels, word_at(line, column)) if event.chain == 2 else (0, len(line))
+        if event.chain > 2:
+            start, end = 0, len(line)
+        else:
+            labels = ((start, end) for start, end in label_spans(line, *self._labels) if start <= column <= end)
+            start, end = next(labels, word_at(line, column))
         self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
@@ -217,12 +222,12 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
 
     def action_cursor_line_start(self, select: bool = False) -> None:
         row, column = self.cursor_location
-        start = self.get_cursor_line_start_location()  # of the wrapped row; pressed again, go to that of the line
+        start = self.get_cursor_line_start_location()  # of the wrapped row; from there, go to the start of the line
         self.move_cursor((row, 0) if start == (row, column) else start, select=select)
 
     def action_cursor_line_end(self, select: bool = False) -> None:
         row, column = self.cursor_location
-        end = self.get_cursor_line_end_location()  # of the wrapped row; pressed again, go to that of the line
+        end = self.get_cursor_line_end_location()  # of the wrapped row; from there, go to the end of the line
         self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
 
     def action_kill_blank_word_left(self) -> None:

@@ -20,11 +20,13 @@ from textual.app import App, SuspendNotSupported
 from qcode.protocol.errors import InputError
 from qcode.protocol.events import Level
 from qcode.text.clean import one_line
+from qcode.text.sentences import capitalized
 from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.prompt import Prompt
 
 _DEFAULT_EDITORS = ("nano", "vim", "vi")
 _MAX_EDITED_BYTES = 16 * 1024 * 1024
+_CANNOT_SUSPEND = "Cannot start an editor in this terminal."
 
 
 class EditorError(Exception):
@@ -87,10 +89,11 @@ def _run_editor(path: Path, command: tuple[str, ...]) -> str:
     try:
         code = subprocess.run((*command, str(path)), check=False).returncode
     except OSError as error:
-        return f"{command[0]} could not be started: {os.strerror(error.errno or 0)}"
+        return f"the editor {command[0]} could not be started: {os.strerror(error.errno or 0)}"
     if code == 0:
         return ""
-    return f"{command[0]} " + (f"was ended by signal {-code}" if code < 0 else f"ended with code {code}")
+    ending = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"the editor {command[0]} {ending}"
 
 
 def _read_edited(path: Path) -> str:
@@ -165,13 +168,13 @@ class ExternalInput:
                 # An error must not leave this block: Textual 8.2 would not take the terminal back.
                 edited = await asyncio.to_thread(_edit_in_thread, text, command, file_name)
         except EditorError as problem:
-            self._notify("warning", str(problem))
+            self._notify("warning", f"{capitalized(str(problem))}.")
         except SuspendNotSupported:
-            self._notify("warning", "Cannot start an editor in this terminal.")
+            self._notify("warning", _CANNOT_SUSPEND)
         else:
             if not isinstance(edited, EditorError):
                 return edited
-            self._notify("warning", f"{edited}; {unchanged}")
+            self._notify("warning", f"{capitalized(str(edited))}; {unchanged}.")
         return None
 
     async def edit_file(self, path: str) -> None:
@@ -183,8 +186,12 @@ class ExternalInput:
         except EditorError as refusal:
             problem = str(refusal)
         except SuspendNotSupported:
-            problem = "Cannot start an editor in this terminal."
-        self._notify("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
+            self._notify("warning", _CANNOT_SUSPEND)
+            return
+        if problem:
+            self._notify("warning", f"{capitalized(problem)}.")
+        else:
+            self._notify("info", f"{one_line(path)} applies from the next turn.")
 
 
 def _edit_in_thread(text: str, command: tuple[str, ...], file_name: str) -> str | EditorError:

@@ -105,9 +105,12 @@ def _read_history(path: Path, folder: str) -> list[str]:
     if len(lines) > 2 * _MAX_PROMPTS:
         with suppress(OSError):  # leave an unreadable file unchanged
             state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
-    entries = sorted(_parse_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
-    latest = dict.fromkeys(text for text, _ in reversed(entries))
-    return list(reversed(latest))
+    here: list[str] = []
+    elsewhere: list[str] = []
+    for text, entry_folder in _parse_entries(lines[-_MAX_PROMPTS:]):
+        (here if entry_folder == folder else elsewhere).append(text)
+    newest_first = dict.fromkeys(reversed(elsewhere + here))  # a repeated text keeps the place of its latest use
+    return list(reversed(newest_first))
 
 
 def _parse_entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
@@ -122,15 +125,15 @@ def _parse_entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
             yield text, folder if isinstance(folder, str) else ""
 
 
-MAX_STORED_OUTPUT = 200_000
+MAX_STORED_OUTPUT_CHARS = 200_000
 """The maximum number of characters of attached output that is stored with a draft."""
 
 
-class Unsent(NamedTuple):
-    """The content of the prompt that was not sent."""
+class UnsentPrompt(NamedTuple):
+    """The prompts and attachments that were not sent."""
 
     text: str = ""
-    """The draft and the queued prompts."""
+    """The text of the prompt, then the queued prompts."""
     attached: tuple[str, ...] = ()
     """The texts of attached blocks: output of commands."""
 
@@ -146,12 +149,15 @@ class DraftFile:
         """The folder of the files of all processes, None to store nothing."""
         self._working_folder = working_folder
         """The folder in which the user works: the draft is restored only there."""
-        self._saved = Unsent()
+        self._saved = UnsentPrompt()
 
-    def save(self, unsent: Unsent) -> None:
-        """Replace the stored draft; an empty draft removes the file. Output above `MAX_STORED_OUTPUT` is not stored."""
-        if sum(map(len, unsent.attached)) > MAX_STORED_OUTPUT:
-            unsent = Unsent(unsent.text)
+    def save(self, unsent: UnsentPrompt) -> None:
+        """Replace the stored draft; an empty draft removes the file.
+
+        Attached output of more than `MAX_STORED_OUTPUT_CHARS` is not stored.
+        """
+        if sum(map(len, unsent.attached)) > MAX_STORED_OUTPUT_CHARS:
+            unsent = UnsentPrompt(unsent.text)
         if self._drafts_folder is None or unsent == self._saved:
             return
         self._saved = unsent
@@ -165,18 +171,20 @@ class DraftFile:
             else:
                 path.unlink(missing_ok=True)
 
-    def take_abandoned(self) -> Unsent:
+    def take_abandoned(self) -> UnsentPrompt:
         """Remove and return the draft of an ended process in this working folder; empty without one."""
+        if self._drafts_folder is None:
+            return UnsentPrompt()
         with suppress(OSError):
-            for path in sorted(self._drafts_folder.glob("*.json")) if self._drafts_folder is not None else ():
+            for path in sorted(self._drafts_folder.glob("*.json")):
                 draft = state_file.load_json(path)
                 text = draft.get("text")
                 if draft.get("folder") == self._working_folder and isinstance(text, str) and not _is_running(path.stem):
                     path.unlink()
                     attached = draft.get("attached")
                     texts = attached if isinstance(attached, list) else []
-                    return Unsent(text, tuple(item for item in texts if isinstance(item, str)))
-        return Unsent()
+                    return UnsentPrompt(text, tuple(item for item in texts if isinstance(item, str)))
+        return UnsentPrompt()
 
 
 def _is_running(pid: str) -> bool:
@@ -188,7 +196,7 @@ def _is_running(pid: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
+        pass  # it runs as another user
     return True
 
 

@@ -99,8 +99,9 @@ def clean_paste(text: str) -> str:
     return clean(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-_NAME_CELLS = 40
-_MAX_PATHS = 8_000
+_MAX_NAME_CELLS = 40
+_MAX_PATHS_CHARS = 8_000
+"""A longer paste is not searched for image paths."""
 _IMAGE_PATH = lazy_pattern(r".+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 _FORBIDDEN_IN_LABELS = lazy_pattern(r"[\[\]\n]")
 
@@ -113,8 +114,11 @@ class Images:
 
     def label(self, picture: Picture) -> str:
         """Return a new label for an image."""
-        name = shorten(_FORBIDDEN_IN_LABELS.sub("", picture.name), _NAME_CELLS) or "image"
-        size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
+        name = shorten(_FORBIDDEN_IN_LABELS.sub("", picture.name), _MAX_NAME_CELLS) or "image"
+        size = ""
+        if picture.size is not None:
+            width, height = picture.size
+            size = f" {width}x{height}"
         return self.labels.add(f"[Image #{self.labels.next_number} {name}{size}]", picture)
 
     def images_in(self, text: str) -> tuple[Image, ...]:
@@ -137,7 +141,7 @@ class Asides:
 
     def label(self, question: str, block: Text) -> str:
         """Return a new label for a side question; `block` has the question and the answer for the model."""
-        name = shorten(_FORBIDDEN_IN_LABELS.sub("", question), _NAME_CELLS) or "question"
+        name = shorten(_FORBIDDEN_IN_LABELS.sub("", question), _MAX_NAME_CELLS) or "question"
         return self.labels.add(f"[Aside #{self.labels.next_number} {name}]", block)
 
     def blocks_in(self, text: str) -> tuple[Text, ...]:
@@ -158,7 +162,7 @@ def image_paths(text: str) -> tuple[str, ...]:
     They may be quoted, escaped or `file://` URLs. Return nothing if the text contains anything else.
     """
     text = text.strip()
-    if not text or len(text) > _MAX_PATHS or not _IMAGE_PATH.search(text):
+    if not text or len(text) > _MAX_PATHS_CHARS or not _IMAGE_PATH.search(text):
         return ()
     try:
         words = shlex.split(text)
@@ -166,4 +170,6 @@ def image_paths(text: str) -> tuple[str, ...]:
         words = []
     if words and all(_IMAGE_PATH.fullmatch(word) for word in words):
         return tuple(words)
-    return (text,) if "\n" not in text and _IMAGE_PATH.fullmatch(text) and text[0] in "/~." else ()
+    # One path with blanks that are neither quoted nor escaped: `/home/me/two words.png`.
+    is_path = text[0] in "/~." and "\n" not in text and _IMAGE_PATH.fullmatch(text) is not None
+    return (text,) if is_path else ()

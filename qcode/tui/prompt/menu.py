@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MAX_MENU_ROWS = 8
 _MAX_LEFT_CELLS = 24
+_MAX_LABEL_CHARS = 4_000
 _MAX_DETAIL_ROWS = 2
 _MIN_DETAIL_HEIGHT = 20
 """The number of screen rows from which the menu shows the whole help of the highlighted row below its list."""
@@ -110,15 +111,18 @@ class CompletionMenu(Widget):
         """Show `choices`, or hide the menu if there are none.
 
         `is_first_chosen`: highlight the first row. `keeps_chosen`: leave the highlight on its row if that row is still
-        listed, because the list was only updated.
+        listed, because the list was only updated. A highlight on the first row stays on the first row instead: the user
+        has not moved it.
         """
         if choices == self._choices:
             return
-        chosen = self.chosen.text if keeps_chosen and self.chosen is not None and self._index else None
+        old_chosen = self.chosen if keeps_chosen and self._index != 0 else None
         self._choices = choices
         self._index = 0 if choices and is_first_chosen else None
-        if chosen is not None:
-            self._index = next((index for index, choice in enumerate(choices) if choice.text == chosen), self._index)
+        for index, choice in enumerate(choices):
+            if old_chosen is not None and choice.text == old_chosen.text:
+                self._index = index
+                break
         self.display = bool(choices)
         self.refresh(layout=True)
 
@@ -127,9 +131,12 @@ class CompletionMenu(Widget):
 
     def move(self, step: int) -> None:
         """Move the highlight, wrapping around at the ends."""
-        if self._choices:
-            start = self._index if self._index is not None else (-1 if step > 0 else 0)
-            self._highlight((start + step) % len(self._choices))
+        if not self._choices:
+            return
+        if self._index is not None:
+            self._highlight((self._index + step) % len(self._choices))
+        else:
+            self._highlight(0 if step > 0 else len(self._choices) - 1)
 
     def page(self, step: int) -> None:
         """Move the highlight by a page, not around the ends."""
@@ -173,23 +180,23 @@ class CompletionMenu(Widget):
         return max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
 
     def get_content_height(self, container: object, viewport: Size, width: int) -> int:
-        rows = min(_MAX_MENU_ROWS, len(self._choices)) + (len(self._choices) > _MAX_MENU_ROWS)
+        is_cut = len(self._choices) > _MAX_MENU_ROWS
+        rows = _MAX_MENU_ROWS + 1 if is_cut else len(self._choices)  # the mark of a list that is cut takes one row
         return rows + self._detail_height(width, viewport.height)
 
     def render(self) -> Content:
         first, choices, width = self._first_visible, self._fitted(self.size.width), self.size.width
         visible = choices[first : first + _MAX_MENU_ROWS]
         left_width = _left_width(choices)
-        rows = [self._row(choice, left_width, first + index == self._index) for index, choice in enumerate(visible)]
+        rows = [
+            self._row(choice, left_width, is_chosen=index == self._index) for index, choice in enumerate(visible, first)
+        ]
         if len(visible) < len(self._choices):
             mark = overflow_mark(first, len(visible), len(self._choices))
             rows.append(Content.styled(f"  {mark}", "$muted"))
         chosen = self.chosen
-        if (
-            chosen is not None
-            and self._detail_height(width, self.screen.size.height)
-            and _is_cut(chosen, left_width, width)
-        ):
+        has_details = self._detail_height(width, self.screen.size.height) > 0
+        if has_details and chosen is not None and _is_cut(chosen, left_width, width):
             rows += _detail_rows(chosen, width)
         return Content("\n").join(rows)
 
@@ -212,13 +219,13 @@ class CompletionMenu(Widget):
         cut = (choice for choice in visible if _is_cut(choice, left_width, width))
         return max((len(_detail_rows(choice, width)) for choice in cut), default=0)
 
-    def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
+    def _row(self, choice: MenuItem, left_width: int, *, is_chosen: bool) -> Content:
         label_style = chosen_style(self) if is_chosen else ""
-        name = one_line(choice.label, 4_000)
+        name = one_line(choice.label, _MAX_LABEL_CHARS)
         if choice.help:
             left = one_line(choice.left_column)
             name, hint = left[: len(name)], left[len(name) :]
-            label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, width - cell_len(left)))
+            label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, left_width - cell_len(left)))
         else:
             label = Content.styled(name, label_style)
         for position in choice.matched_positions:
@@ -252,7 +259,7 @@ def _detail_rows(choice: MenuItem, width: int) -> list[Content]:
     return [Content.styled("  " + shorten(row, max(1, width - 4)), "$muted") for row in rows]
 
 
-_MENTION_BEFORE_CURSOR = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
+_MENTION_BEFORE_CURSOR = lazy_pattern(r'(?:^|(?<=\s))@(?:"(?P<quoted>[^"]*)|(?P<unquoted>(?:\\.|[^\s"\\])*))$')
 _REST_OF_UNQUOTED = lazy_pattern(r"(?:\\.|[^\s\\])*")
 _REST_OF_QUOTED = lazy_pattern(r'[^"]*"?')
 _ESCAPED = lazy_pattern(r"\\(.)")
@@ -278,11 +285,11 @@ def mention_at(line: str, column: int) -> Mention | None:
     match = _MENTION_BEFORE_CURSOR.search(line[:column])
     if match is None:
         return None
-    if match[1] is not None:
-        after_cursor, query = _REST_OF_QUOTED.match(line, column), match[1]
+    if match["quoted"] is not None:
+        query, rest = match["quoted"], _REST_OF_QUOTED.match(line, column)
     else:
-        after_cursor, query = _REST_OF_UNQUOTED.match(line, column), _ESCAPED.sub(r"\1", match[2])
-    return Mention(match.start(), after_cursor.end() if after_cursor is not None else column, query)
+        query, rest = _ESCAPED.sub(r"\1", match["unquoted"]), _REST_OF_UNQUOTED.match(line, column)
+    return Mention(match.start(), rest.end() if rest is not None else column, query)
 
 
 def mention_of(path: str, *, is_open: bool = False) -> str:
@@ -310,7 +317,7 @@ def file_choices(matches: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
 def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the paths in the latest calls of a transcript, newest first."""
     paths: dict[str, None] = {}
-    for message in list(messages)[: -_MAX_SEARCHED_MESSAGES - 1 : -1]:
+    for message in reversed(list(messages)[-_MAX_SEARCHED_MESSAGES:]):
         for block in reversed(message.blocks):
             if isinstance(block, ToolCall):
                 path = (parse_object(block.arguments) or {}).get("path")

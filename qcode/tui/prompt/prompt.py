@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
 from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.history import Unsent
+from qcode.tui.prompt.history import UnsentPrompt
 from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, label_spans
 from qcode.tui.prompt.menu import file_choices, mention_at
 
@@ -70,7 +70,7 @@ class Prompt(EditingArea):
             self.kind = kind
 
     class EarlierPromptRequested(Message):
-        """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
+        """The user pressed Up in an empty prompt, to edit the last queued prompt or recall an older one."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Prompt(EditingArea):
     def set_sources(self, sources: CompletionSources) -> None:
         """Use the completions of `sources` from now on, and offer them for the current text."""
         self._sources = sources
-        self.offer()
+        self.update_menu()
 
     @property
     def is_empty(self) -> bool:
@@ -152,11 +152,14 @@ class Prompt(EditingArea):
         # The queued prompts are stored as typed, so that their `/commands` and mentions still work after a restart.
         texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
         texts = [text for text in texts if text and not is_secret(text)]
-        self.prompt_history.draft_file.save(Unsent("\n\n".join(texts), tuple(self.attached_texts())))
+        self.prompt_history.draft_file.save(UnsentPrompt("\n\n".join(texts), tuple(self.attached_texts())))
 
     def restore_draft(self) -> bool:
-        """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""
-        unsent = self.prompt_history.draft_file.take_abandoned() if self.is_empty else Unsent()
+        """Restore the draft and the attached output of a killed or crashed process, unless the prompt has text.
+
+        Return whether a text was restored.
+        """
+        unsent = self.prompt_history.draft_file.take_abandoned() if self.is_empty else UnsentPrompt()
         if unsent.attached:
             self.restore_attached(unsent.attached)
         if unsent.text:
@@ -174,7 +177,7 @@ class Prompt(EditingArea):
         """
         self.replace_text(text)
         self.close_menu()
-        self.offer()
+        self.update_menu()
         if self.is_commanding:
             return  # in vim's normal mode keys are commands, so no text can be appended by mistake
         if self._vim is not None:
@@ -206,7 +209,7 @@ class Prompt(EditingArea):
         self._vim = VimKeys(
             self,
             self._label_kinds,
-            lambda is_older: self.recall_or_take_back() if is_older else self.recall_newer(),
+            lambda is_older: self.recall_queued_or_older() if is_older else self.recall_newer(),
             self._show_vim,
         )
 
@@ -324,11 +327,11 @@ class Prompt(EditingArea):
         if kind != self._kind:
             self._kind = kind
             self.post_message(self.KindChanged(kind))
-        self.offer()
+        self.update_menu()
 
     @on(TextArea.SelectionChanged)
     def _offer_at_cursor(self) -> None:
-        self.offer()
+        self.update_menu()
 
     @on(TextArea.Changed)
     @on(TextArea.SelectionChanged)
@@ -340,8 +343,8 @@ class Prompt(EditingArea):
         """Handle the keys that do not edit. App bindings such as Shift+Tab come first."""
         if event.key in ("enter", "tab"):
             # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
-            self.offer()
-        if self._search.is_open and self._search_key(event):
+            self.update_menu()
+        if self._search.is_open and self._press_in_search(event):
             pass
         elif event.key in ("home", "end") and self.is_empty:
             self.post_message(self.ScrollRequested(to_end=event.key == "end"))
@@ -392,7 +395,7 @@ class Prompt(EditingArea):
         elif select or not self.navigator.is_first_wrapped_line(self.cursor_location):
             super().action_cursor_up(select)
         else:
-            self.recall_or_take_back()
+            self.recall_queued_or_older()
 
     def action_cursor_down(self, select: bool = False) -> None:
         if self._menu.is_open and not select:
@@ -402,8 +405,8 @@ class Prompt(EditingArea):
         else:
             self.recall_newer()
 
-    def recall_or_take_back(self) -> None:
-        """Ask the app to take back a queued prompt if this prompt is empty; otherwise show an older one."""
+    def recall_queued_or_older(self) -> None:
+        """Ask the app for the last queued prompt if this prompt is empty; otherwise show an older one."""
         if self.is_empty:
             self.post_message(self.EarlierPromptRequested())
         else:
@@ -450,21 +453,16 @@ class Prompt(EditingArea):
         # A later run does not know the labels of this one.
         self.prompt_history.add(typed, self._without_labels(typed))
 
-    def offer(self, *, has_new_files: bool = False) -> None:
-        """Update the menu. `has_new_files`: the file index has changed since the last update."""
+    def update_menu(self, *, has_new_files: bool = False) -> None:
+        """Offer completions for the text at the cursor. `has_new_files`: the file index has changed since."""
         state = (self.text, self.cursor_location)
         if self._sources is None or (state == self._offered_state and not has_new_files):
             return
         self._offered_state = state
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
         is_hidden = self.screen.has_class("-asking")  # a question is shown in place of the prompt
-        if (
-            self.text == self._dismissed_text
-            or self._search.is_open
-            or self._kind == "shell"
-            or self.is_commanding
-            or is_hidden
-        ):
+        takes_text = not (is_hidden or self._search.is_open or self.is_commanding)
+        if not takes_text or self._kind == "shell" or self.text == self._dismissed_text:
             self._menu.close()
             return
         self._dismissed_text = ""
@@ -545,14 +543,17 @@ class Prompt(EditingArea):
         self._dismissed_text = self.text
         return True
 
-    def _search_key(self, event: events.Key) -> bool:
-        """Handle a key during a search; return False if the prompt must handle it, after the search has ended."""
+    def _press_in_search(self, event: events.Key) -> bool:
+        """Use a key during a search; return False if the prompt must use it.
+
+        Every key that neither moves nor types ends the search and keeps the match. Enter and Tab do no more than that.
+        """
         if event.key in ("up", "down", "ctrl+s"):
             self._search.move(1 if event.key == "up" else -1)
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
-            typed = self._search.words
-            words = typed + (event.character or "") if event.is_printable else typed[:-1]
+            words = self._search.words
+            words = words + (event.character or "") if event.is_printable else words[:-1]
             self._search.set_matches(words, self.prompt_history.matches(words) if words else ())
             self._show_match()
         else:
@@ -584,4 +585,4 @@ class Prompt(EditingArea):
 
     def _set_text(self, text: str) -> None:
         self.replace_in_one_step(text, (0, 0), self.document.end)
-        self.offer()
+        self.update_menu()

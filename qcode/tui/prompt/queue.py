@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 5
 """The maximum number of rows for the prompts, and for the attachments."""
 _REMOVE_HINT = " · Backspace removes"
+_WIDTH_BEFORE_MOUNT = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,8 @@ class Queue(Static):
         self._submissions: list[Submission] = []
         self._attachments: tuple[str, ...] = ()
         self.on_change: Callable[[], None] = lambda: None
+        """Called after each change of the prompts or the attachments."""
         self.display = False
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(item.text for item in self._submissions)
 
     @property
     def typed_texts(self) -> tuple[str, ...]:
@@ -61,16 +59,16 @@ class Queue(Static):
 
     def add(self, submission: Submission) -> None:
         self._submissions.append(submission)
-        self._paint()
+        self._changed()
 
     def show_attachments(self, lines: Sequence[str]) -> None:
         """Show the attachments of the next prompt, one line each."""
         self._attachments = tuple(lines)
-        self._paint()
+        self._changed()
 
     def drop_last(self) -> None:
         self._submissions.pop()
-        self._paint()
+        self._changed()
 
     def remove_steering(self, text: str) -> Submission | None:
         """Remove and return the first steering prompt with this text, which the turn now has; None without one."""
@@ -79,7 +77,7 @@ class Queue(Static):
         )
         if submission is not None:
             self._submissions.remove(submission)
-            self._paint()
+            self._changed()
         return submission
 
     def take_next(self) -> Submission | None:
@@ -93,37 +91,42 @@ class Queue(Static):
                 len(self._submissions),
             )
         next_prompts, self._submissions = self._submissions[:count], self._submissions[count:]
-        self._paint()
+        self._changed()
         return _joined(next_prompts)
 
     def take_all(self) -> tuple[Submission, ...]:
         """Empty the queue and return its content."""
         prompts, self._submissions = tuple(self._submissions), []
-        self._paint()
+        self._changed()
         return prompts
 
     def on_resize(self) -> None:
         self._paint()
 
-    def _paint(self) -> None:
+    def _changed(self) -> None:
         self.on_change()
+        self._paint()
+
+    def _paint(self) -> None:
         self.display = bool(self._submissions or self._attachments)
-        width = max(20, (self.size.width or 80) - 10)
-        hidden = len(self._submissions) - _MAX_ROWS + 1 if len(self._submissions) > _MAX_ROWS else 0
-        rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
-        rows += [
-            Content.styled(f"queued: {shorten(submission.typed_text, width)}", "$muted")
-            for submission in self._submissions[hidden:]
-        ]
-        hidden_attachments = len(self._attachments) - _MAX_ROWS + 1 if len(self._attachments) > _MAX_ROWS else 0
-        rows += [Content.styled(f"… {hidden_attachments} more attached", "$muted")] if hidden_attachments else []
-        line_width = max(10, (self.size.width or 80) - 4)
-        attached = [f"+ {shorten(line, line_width)}" for line in self._attachments[hidden_attachments:]]
+        width = (self.size.width or _WIDTH_BEFORE_MOUNT) - 2  # without the margins
+        prompt_width = max(20, width - len("queued: "))
+        hidden_prompts = _hidden_count(self._submissions)
+        rows = [f"… {hidden_prompts} more queued"] if hidden_prompts else []
+        rows += [f"queued: {shorten(text, prompt_width)}" for text in self.typed_texts[hidden_prompts:]]
+        hidden_attachments = _hidden_count(self._attachments)
+        rows += [f"… {hidden_attachments} more attached"] if hidden_attachments else []
+        line_width = max(10, width - len("+ "))
+        rows += [f"+ {shorten(line, line_width)}" for line in self._attachments[hidden_attachments:]]
         # The end of a line is the state of a command, which matters more than the hint.
-        if attached and cell_len(attached[-1]) + len(_REMOVE_HINT) <= line_width + 2:
-            attached[-1] += _REMOVE_HINT
-        rows += [Content.styled(line, "$muted") for line in attached]
-        self.update(Content("\n").join(rows))
+        if self._attachments and cell_len(rows[-1]) + len(_REMOVE_HINT) <= line_width + len("+ "):
+            rows[-1] += _REMOVE_HINT
+        self.update(Content("\n").join(Content.styled(row, "$muted") for row in rows))
+
+
+def _hidden_count(items: Sequence[object]) -> int:
+    """Return the number of items that are hidden if `_MAX_ROWS` are shown, one of them with this number."""
+    return len(items) - _MAX_ROWS + 1 if len(items) > _MAX_ROWS else 0
 
 
 def _joined(submissions: list[Submission]) -> Submission:
