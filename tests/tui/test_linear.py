@@ -402,11 +402,11 @@ def test_resumed_session_is_printed_from_its_start() -> None:
 def test_commands_without_a_screen_work_and_others_are_unavailable() -> None:
     conversation = ScriptedConversation()
     lines = talk(
-        conversation, "/model demo/other", "/mode plan", "/theme light", "/thme", "/help", "/quit", "never sent"
+        conversation, "/model demo/other", "/mode plan", "/theme light", "/themee", "/help", "/quit", "never sent"
     )
     assert (conversation.model, conversation.mode) == ("demo/other", "plan")
     assert any("/theme is not available in the linear mode." in line for line in lines)
-    assert any("Unknown command /thme." in line for line in lines)
+    assert any("Unknown command /themee." in line for line in lines)
     assert any(line.startswith("/model [name]") for line in lines)
     assert conversation.prompts == []
 
