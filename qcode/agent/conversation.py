@@ -525,15 +525,15 @@ class Conversation:
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Use the next fallback model for the rest of the turn; the next turn uses the original model again."""
         assert self._fallback is not None
-        client, skipped = await self._fallback.next_after(self.client, effect)
-        if client is None:
-            return NoModelLeft(skipped, self._fallback.limit), None
+        fallback = await self._fallback.next_after(self.client, effect)
+        if (client := fallback.client) is None:
+            return NoModelLeft(fallback.skipped, self._fallback.limit), None
         self._client_after_turn = self._client_after_turn or self.client
         self._use_client(client)
         self._turn_client, self._subagents = client, None
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
-        return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.observed
+        return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed
 
     def _attach_mentions(self, typed: str, external_spans: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions, and problems. In an unattended run, prompts mention no files."""

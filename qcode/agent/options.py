@@ -398,7 +398,7 @@ class RunContext:
         """
         # Not loaded by a program that only creates `Options`.
         from qcode.agent.context.project import find_project_root, resolve_added_folder
-        from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
+        from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
@@ -422,7 +422,7 @@ class RunContext:
             reads_project=options.reads_project,
             warnings=tuple(options.notices),
         )
-        wait_s = ATTENDED_S if is_attended else UNATTENDED_S
+        wait_s = ATTENDED_TIMEOUT_S if is_attended else UNATTENDED_TIMEOUT_S
         store = partial(key_store, paths.state_dir, env, timeout_s=wait_s, on_wait=on_wait)
         keys = Keys(env, store, key_commands(settings, paths.config_dir))
         return cls(

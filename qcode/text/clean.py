@@ -159,7 +159,9 @@ def _is_hidden(char: str) -> bool:
 
 def _python_escape(char: str) -> str:
     point = ord(char)
-    return f"\\x{point:02x}" if point < 0x100 else f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+    if point < 0x100:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 def _json_escape(char: str) -> str:

@@ -378,23 +378,21 @@ def parse_patch(text: str) -> tuple[Section, ...]:
     """
     merged: list[Section] = []
     for section, _ in patch_sections(text):
-        same = next(
-            (
-                index
-                for index, updated in enumerate(merged)
-                if isinstance(updated, UpdatedFile)
-                and isinstance(section, UpdatedFile)
-                and updated.path == section.path
-            ),
-            None,
-        )
-        if same is None or not isinstance(section, UpdatedFile):
+        if isinstance(section, UpdatedFile):
+            _merge_update(merged, section)
+        else:
             merged.append(section)
-            continue
-        before = merged[same]
-        assert isinstance(before, UpdatedFile)
-        merged[same] = UpdatedFile(section.path, before.moved_to or section.moved_to, (*before.hunks, *section.hunks))
     return tuple(merged)
+
+
+def _merge_update(sections: list[Section], update: UpdatedFile) -> None:
+    """Add an update to the earlier update of the same file; append it if there is none."""
+    for index, before in enumerate(sections):
+        if isinstance(before, UpdatedFile) and before.path == update.path:
+            moved_to, hunks = before.moved_to or update.moved_to, (*before.hunks, *update.hunks)
+            sections[index] = UpdatedFile(update.path, moved_to, hunks)
+            return
+    sections.append(update)
 
 
 def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:

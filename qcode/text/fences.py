@@ -72,9 +72,12 @@ def fence_after(marker: str | None, line: str) -> str | None:
     match = _FENCE.match(line)
     if match is None:
         return marker
+    new_marker, info = match.groups()
     if marker is None:
-        return None if match.group(1)[0] == "`" and "`" in match.group(2) else match.group(1)
-    return None if match.group(1).startswith(marker) and not match.group(2).strip() else marker
+        is_code_span = new_marker.startswith("`") and "`" in info  # "```code``` in a line" opens no block
+        return None if is_code_span else new_marker
+    closes = new_marker.startswith(marker) and not info.strip()
+    return None if closes else marker
 
 
 def open_fence(before: str) -> Fence | None:
@@ -128,11 +131,16 @@ def may_become_fence(text: str) -> bool:
     """
     line, newline, after = text.lstrip("\r\n").partition("\n")
     if newline:
-        return not after and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))
+        return not after and _is_run(line.replace(" ", "").replace("\r", ""))
     line = line.lstrip(" ")
     if len(line) > MAX_FENCE_LINE:
         return False
-    return not line or not line.strip("`") or not line.strip("~") or line.startswith(("```", "~~~"))
+    return not line or _is_run(line) or line.startswith(("```", "~~~"))
+
+
+def _is_run(text: str) -> bool:
+    """Return whether `text` consists of backticks only, or of tildes only; False if it is empty."""
+    return bool(text) and (not text.strip("`") or not text.strip("~"))
 
 
 def _language(info: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 
@@ -203,16 +203,30 @@ class FuzzySearch:
 
 def _rank(name: str, path: str, words: str) -> int | None:
     """Return the rank of one path, as used by `FuzzySearch`; None if it does not match."""
-    has_folder, scattered = "/" in words, _scattered_pattern(words).search
-    tests: tuple[Callable[[], object], ...] = (
-        lambda: path.startswith(words) if has_folder else name.startswith(words),
-        lambda: f"/{words}" in path if has_folder else words in name and _is_start(name, name.find(words)),
-        lambda: not has_folder and words in name,
-        lambda: words in path,
-        lambda: not has_folder and scattered(name),
-        lambda: scattered(path),
-    )
-    return next((rank for rank, test in enumerate(tests) if test()), None)
+    rank = _folder_rank(path, words) if "/" in words else _name_rank(name, words)
+    if rank is not None:
+        return rank
+    if words in path:
+        return 3
+    scattered = _scattered_pattern(words).search
+    if "/" not in words and scattered(name):
+        return 4
+    return 5 if scattered(path) else None
+
+
+def _folder_rank(path: str, words: str) -> int | None:
+    """Return the rank of a path that contains `words`, which name a folder, at the start of a component."""
+    if path.startswith(words):
+        return 0
+    return 1 if f"/{words}" in path else None
+
+
+def _name_rank(name: str, words: str) -> int | None:
+    """Return the rank of a file whose name contains `words`."""
+    position = name.find(words)
+    if position <= 0:
+        return 0 if position == 0 else None
+    return 1 if _is_start(name, position) else 2
 
 
 def _is_start(name: str, position: int) -> bool:
@@ -308,9 +322,10 @@ def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
 def fold(text: str) -> str:
     """Return `text` in lower case with the same length, so that indexes stay valid."""
     lower = text.lower()
-    return (
-        lower if len(lower) == len(text) else "".join(char if len(char.lower()) != 1 else char.lower() for char in text)
-    )
+    if len(lower) == len(text):
+        return lower
+    # The lower case of some letters has two characters, such as that of `İ`: they stay.
+    return "".join(char if len(char.lower()) != 1 else char.lower() for char in text)
 
 
 def _score(query: str, parts: Sequence[str]) -> int | None:
@@ -358,10 +373,13 @@ def _match_in_order(word: str, text: str) -> Match | None:
     searched = 0
     for letter, limit in zip(word, latest, strict=True):
         position = text.index(letter, searched)
-        start = next((i for i in range(position, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
-        if start is not None and not (positions and position == positions[-1] + 1):
+        candidates = range(position, limit + 1)
+        start = next((index for index in candidates if text[index] == letter and _is_word_start(text, index)), None)
+        is_adjacent = bool(positions) and position == positions[-1] + 1
+        if start is not None and not is_adjacent:
             position = start
-        score += _WORD_START_SCORE if _is_word_start(text, position) else 0
+        if _is_word_start(text, position):
+            score += _WORD_START_SCORE
         score -= min(position - searched, 10)
         positions.append(position)
         searched = position + 1
@@ -398,13 +416,12 @@ def suggestion(
     `label` is how X is typed, such as `/{}`. A name with another first letter must be more similar, or end like X:
     `nope` and `openai` have three letters in common, `file_path` means `path`.
     """
-    closest = similar(name, names, 1, min_alike)
-    is_near = bool(closest) and (
-        name[:1].lower() == closest[0][:1].lower()
-        or name.lower().endswith(closest[0].lower())
-        or likeness(name.lower(), closest[0].lower()) >= _MIN_OTHER_START
-    )
-    return did_you_mean([label.format(closest[0])]) if is_near else otherwise
+    closest = next(iter(similar(name, names, 1, min_alike)), None)
+    if closest is None:
+        return otherwise
+    typed, meant = name.lower(), closest.lower()
+    is_near = typed[:1] == meant[:1] or typed.endswith(meant) or likeness(typed, meant) >= _MIN_OTHER_START
+    return did_you_mean([label.format(closest)]) if is_near else otherwise
 
 
 def did_you_mean(candidates: Sequence[str]) -> str:

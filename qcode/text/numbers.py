@@ -8,19 +8,27 @@ from decimal import Decimal
 def tokens_text(count: int) -> str:
     """Format a token count in at most five characters: `950`, `8.2k`, `128k`, `1.3M`."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
-        if count >= size - size // 2_000:
-            scaled = count / size
-            return f"{scaled:.0f}{unit}" if scaled >= 99.95 else f"{scaled:.1f}".removesuffix(".0") + unit
+        if _reaches(count, size):
+            return _scaled(count / size) + unit
     return str(count)
 
 
 def bytes_text(count: int) -> str:
     """Format a size: `950 B`, `8.2 kB`, `128 kB`, `1.3 MB`."""
     for size, unit in ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")):
-        if count >= size - size // 2_000:
-            scaled = count / size
-            return f"{f'{scaled:.0f}' if scaled >= 99.95 else f'{scaled:.1f}'.removesuffix('.0')} {unit}"
+        if _reaches(count, size):
+            return f"{_scaled(count / size)} {unit}"
     return f"{count} B"
+
+
+def _reaches(count: int, size: int) -> bool:
+    """Return whether `count` is at least `size` after rounding: 999,500 is shown as `1M`, not as `1000k`."""
+    return count >= size - size // 2_000
+
+
+def _scaled(number: float) -> str:
+    """Format a number with one decimal below 100, and without a decimal that is zero."""
+    return f"{number:.0f}" if number >= 99.95 else f"{number:.1f}".removesuffix(".0")
 
 
 def cost_text(cost: Decimal) -> str:
@@ -100,6 +108,8 @@ def exit_text(code: int) -> str:
 
 def uuid_text(random: bytes) -> str:
     """Return a version 4 UUID made of 16 random bytes. The module `uuid` takes longer to load than all hooks."""
-    bits = int.from_bytes(random, "big") & ~(0xF000 << 64) & ~(0xC000 << 48) | (0x4000 << 64) | (0x8000 << 48)
+    bits = int.from_bytes(random, "big")
+    bits = bits & ~(0xF000 << 64) | (0x4000 << 64)  # the version
+    bits = bits & ~(0xC000 << 48) | (0x8000 << 48)  # the variant (RFC 9562)
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -17,6 +17,8 @@ _TOKEN = lazy_pattern(
 _WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
 """The Unicode categories of characters that join the character before them."""
 _TAB_COLUMNS = 8
+_EMPTY_CELL = (" ", -1)
+"""A skipped or erased column in the result of `redrawn_cells`."""
 _MAX_COLUMNS = 1_000
 """A cursor movement stops at this column, because it would only fill memory. Text may be longer."""
 
@@ -118,7 +120,7 @@ def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) 
     if not written:
         return column
     end = column + len(written)
-    cells.extend((" ", -1) for _ in range(column - len(cells)))
+    cells.extend(_EMPTY_CELL for _ in range(column - len(cells)))
     # Half of a wide character cannot stay: its other half becomes a space.
     if 0 < column < len(cells) and not cells[column][0]:
         cells[column - 1] = (" ", position)
@@ -156,7 +158,7 @@ def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -
             cells.clear()  # the next character fills the columns before it with spaces
             return min(column, _MAX_COLUMNS)
         case _:  # 1K: erase from the start to the cursor
-            cells[: column + 1] = [(" ", -1)] * (column + 1)
+            cells[: column + 1] = [_EMPTY_CELL] * (column + 1)
             return min(column, _MAX_COLUMNS)
     # In a long line, the cursor may be beyond the maximum already; it must not jump back over the text.
     return min(column, max(start, _MAX_COLUMNS))

@@ -10,7 +10,7 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.models.client import Clients
-from qcode.agent.models.fallback import FallbackModels
+from qcode.agent.models.fallback import FallbackModels, NextModel
 from qcode.agent.options import Options, RunContext
 from qcode.engine.effects import SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -64,9 +64,10 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             assert models.begin_turn(own) == (own, ())
-            other, skipped = await models.next_after(own, SwitchModel(LIMIT))
+            following = await models.next_after(own, SwitchModel(LIMIT))
+            other = following.client
             assert other is not None
-            assert (other.name, skipped) == ("anthropic/n", ())
+            assert (other.name, following.skipped) == ("anthropic/n", ())
             used, events = models.begin_turn(own)
             assert used is (other if uses_other else own)
             assert events == ((ModelFellBack("openai/m", "anthropic/n", None),) if uses_other else ())
@@ -81,7 +82,7 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: END - 1)
             models.begin_turn(own)
-            other, _ = await models.next_after(own, SwitchModel(LIMIT))
+            other = (await models.next_after(own, SwitchModel(LIMIT))).client
             assert other is not None
             await models.next_after(other, SwitchModel(LIMIT))
             used, events = models.begin_turn(own)
@@ -102,12 +103,12 @@ def test_limit_that_ends_first_is_waited_for_and_its_model_is_next(tmp_path: Pat
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
             models.begin_turn(own)
-            other, _ = await models.next_after(own, SwitchModel(LIMIT))
+            other = (await models.next_after(own, SwitchModel(LIMIT))).client
             assert other is not None
             later = SwitchModel(replace(LIMIT, resets_at=END + 50))
-            assert await models.next_after(other, later) == (None, ())
+            assert await models.next_after(other, later) == NextModel(None)
             assert models.limit == replace(LIMIT, retry_after=600, limited_model="openai/m")
-            returned, _ = await models.next_after(other, SwitchModel(later.error, has_waited=True))
+            returned = (await models.next_after(other, SwitchModel(later.error, has_waited=True))).client
             assert returned is own
             assert models.limit is None
 

@@ -89,7 +89,7 @@ def test_recording_holds_no_key_and_is_private(tmp_path: Path) -> None:
     text = file.read_text()
     assert KEY not in text
     assert file.stat().st_mode & 0o777 == 0o600
-    deltas = [event for _, event in RecordingContent.read(file).replies[1].events if isinstance(event, TextDelta)]
+    deltas = [item.event for item in RecordingContent.read(file).replies[1].events if isinstance(item.event, TextDelta)]
     assert [delta.text for delta in deltas] == ["It is [redacted], I think."]
 
 
@@ -136,7 +136,7 @@ def test_cancelled_reply_is_recorded_as_one(tmp_path: Path) -> None:
 
     asyncio.run(work())
     reply = RecordingContent.read(file).replies[0]
-    assert [event for _, event in reply.events] == [ReplyStarted("m", "r"), TextDelta(0, "half")]
+    assert [timed.event for timed in reply.events] == [ReplyStarted("m", "r"), TextDelta(0, "half")]
     assert "it was cancelled" in run(tmp_path, "x", model=f"replay/{file}")[0].error.message
 
 

@@ -1,8 +1,8 @@
 """The setup of a provider: checking and storing a key, and the source of each provider's credential.
 
 `read_key` strips quotes, `export NAME=` and other wrapping from a pasted key. Its `ValueError` for invalid text never
-contains the text. `check_key` validates a key with one small request: for
-the list of models, or for a path that requires a valid key. No message contains any part of a key.
+contains the text. `check_key` validates a key with one small request: for the list of models, or for a path that
+requires a valid key. No message contains any part of a key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qcode.agent.choices import Choices
 from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.keys import Keys
 from qcode.agent.keys.store import KeyLocation, StoredKey
-from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_text
+from qcode.agent.models.selection import DEMO, Selection, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
@@ -72,8 +72,10 @@ class CredentialRow:
                 description = "needs no key"
             case _:
                 description = f"no key; {self.status}"
+        if self.shadowed is None:
+            return description
         location = "keyring" if self.shadowed == "keyring" else "key file"
-        return description + (f"; the key in the {location} is not used" if self.shadowed else "")
+        return f"{description}; the key in the {location} is not used"
 
     def as_json(self) -> dict[str, object]:
         row = {"provider": self.provider, "source": self.source, "name": self.name, "shadowed": self.shadowed}
@@ -82,7 +84,7 @@ class CredentialRow:
 
 def credential_rows(settings: Settings, keys: Keys) -> list[CredentialRow]:
     """Return a row for every provider except the demo; providers of the configuration come last."""
-    return [credential_row(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
+    return [credential_row(spec, settings, keys) for name, spec in known_specs(settings).items() if name != DEMO]
 
 
 def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
@@ -95,8 +97,10 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
         return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
     if setting := keys.setting_of(spec):
         return CredentialRow(spec.name, "command", setting, stored)
-    if stored is not None and keys.key_of(spec)[0]:
-        return CredentialRow(spec.name, stored, registry.login_command(spec))
+    if stored is not None:
+        key, _ = keys.key_of(spec)
+        if key:
+            return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
         return CredentialRow(
             spec.name, "none", status="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
@@ -286,14 +290,15 @@ def _is_assignment(match: re.Match[str]) -> bool:
 def _first_word(value: str) -> str:
     """Return a value up to its closing quote, or up to the space before a comment."""
     value = value.lstrip(_WRAPPING)
-    if value[:1] in _QUOTES and value[:1]:
-        end = next((index for index, char in enumerate(value[1:], start=1) if char in _QUOTES), -1)
-        return value[1:end] if end > 0 else value[1:]
+    if value and value[0] in _QUOTES:
+        end = next((index for index, char in enumerate(value) if index and char in _QUOTES), len(value))
+        return value[1:end]
     return re.split(r"(?<!\s)(?:\s++#|\s*+;|\s++&&)", value, maxsplit=1)[0]
 
 
 def _owner_of_variable(name: str) -> str:
-    return next((spec.name for spec in PROVIDERS.values() if name.upper() in spec.key_variables), "") if name else ""
+    """Return the provider with this key variable, empty if there is none."""
+    return next((spec.name for spec in PROVIDERS.values() if name.upper() in spec.key_variables), "")
 
 
 def _uses_variable(spec: ProviderSpec, name: str) -> bool:
@@ -320,10 +325,12 @@ def owner_of_pasted_key(pasted: str) -> str | None:
         return None
     if owner := _owner_of_variable(variable) or _owner_of_key(key):
         return owner
-    return "" if _PLAIN_KEY.fullmatch(key) is not None or Redactor().redact(key) != key else None
+    looks_like_key = _PLAIN_KEY.fullmatch(key) is not None or Redactor().redact(key) != key
+    return "" if looks_like_key else None
 
 
 CHECK_TIMEOUT_S = 15.0
+"""The time limit for the check of a key."""
 _LACKS_SCOPE = re.compile(r"missing scope", re.IGNORECASE)
 _ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
@@ -372,7 +379,7 @@ def _check_result(error: ProviderError) -> KeyVerdict:
     return KeyVerdict("unknown", error.message)
 
 
-_CONNECT_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *, is_accepted: bool) -> tuple[str, ...]:
@@ -399,7 +406,7 @@ async def connect_and_check(settings: Settings, keys: Keys, spec: ProviderSpec, 
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
     if key is None and (failure := keys.failure_of(spec)):
         return KeyVerdict("refused", failure)
-    timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
+    timeouts = Timeouts(connect=min(_CONNECT_TIMEOUT_S, settings.network_for(spec.name).connect_timeout_s))
     try:
         provider = registry.connect(
             spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
@@ -443,7 +450,7 @@ class KeysService:
     def choices(self) -> tuple[ProviderChoice, ...]:
         """Return the providers by group: popular providers, local servers, other providers."""
         specs = known_specs(self._context.settings)
-        names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
+        names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != DEMO))
         providers = [self._with_texts(self._bare_choice(specs[name]), specs[name]) for name in names if name in specs]
         return tuple(sorted(providers, key=lambda choice: _GROUPS.index(choice.group)))
 
@@ -474,7 +481,8 @@ class KeysService:
         settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)
         key: Secret | None = None
         if typed.strip() or not self._bare_choice(spec).is_ready:
-            key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env)[0]))
+            address, _ = address_of(spec, settings, keys.env)
+            key = Secret(read_key(typed, spec, address))
             redact_in_crash_reports(key)
             keys.add_known_key(key)
         checked = await connect_and_check(settings, keys, spec, key)

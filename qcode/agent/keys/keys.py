@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from qcode.config.settings import Settings
 
 SERVICE = "qcode"
-ATTENDED_S = 20.0
+ATTENDED_TIMEOUT_S = 20.0
 """The time limit for a keyring that a user can unlock."""
-UNATTENDED_S = 5.0
+UNATTENDED_TIMEOUT_S = 5.0
 """The time limit for a keyring without a user."""
 LOGIN_PREFIX = "mcp:"
 """The prefix of the names of stored logins of tool servers. No provider has such a name."""
@@ -58,6 +58,12 @@ class Keys:
         return store
 
     @property
+    def _opened_store(self) -> KeyStore | None:
+        """The store if it was used already; this property does not open it."""
+        opened: KeyStore | None = vars(self).get("store")  # the cached value of `store`
+        return opened
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """A line for each stored key that could not be read, and for each command that failed."""
         return (*self._problems, *self._commands.failures.values())
@@ -75,12 +81,17 @@ class Keys:
     def credential_of(self, spec: ProviderSpec) -> str:
         """Return the source of a usable credential, empty if no credential is usable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return source or (self.key_of(spec)[1] if registry.accepts_key(spec) else "")
+        if source or not registry.accepts_key(spec):
+            return source
+        _, source = self.key_of(spec)
+        return source
 
     def source_of(self, spec: ProviderSpec) -> str:
         """Return the source of the credential without reading the keyring; a key in the keyring may be unusable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return source or (registry.login_command(spec) if self.location_of(spec) is not None else "")
+        if not source and self.location_of(spec) is not None:
+            source = registry.login_command(spec)
+        return source
 
     def setting_of(self, spec: ProviderSpec) -> str:
         """Return the name of the setting with the key command, empty without one."""
@@ -106,14 +117,14 @@ class Keys:
     def limit_waiting(self) -> None:
         """Use the keyring silently and with a short timeout from now on, because the app is on screen."""
         self._is_waiting_limited = True
-        store = vars(self).get("store")
-        if store is not None:
-            store.keyring.limit_waiting()
+        if self._opened_store is not None:
+            self._opened_store.keyring.limit_waiting()
 
     def known_keys(self) -> frozenset[Secret]:
         """Return every key that this process has read from a store or a command, so that it can be redacted."""
-        store = vars(self).get("store")  # a store that was not opened has returned no key
-        stored: frozenset[Secret] = frozenset() if store is None else store.known_keys()
+        stored: frozenset[Secret] = frozenset()
+        if self._opened_store is not None:  # a store that was not opened has returned no key
+            stored = self._opened_store.known_keys()
         return stored | self._commands.printed
 
     def _locations(self) -> Mapping[str, KeyLocation]:
@@ -225,7 +236,7 @@ def key_store(
     state_dir: Path,
     env: Mapping[str, str],
     *,
-    timeout_s: float = UNATTENDED_S,
+    timeout_s: float = UNATTENDED_TIMEOUT_S,
     on_wait: Callable[[], None] | None = None,
 ) -> KeyStore:
     """Return the store of the user's keys; with `QCODE_HOME`, that folder has its own keyring service."""

@@ -58,11 +58,12 @@ def _candidates(alias: str) -> Iterator[tuple[str, str]]:
     for host in _DEFAULT_HOSTS.get(alias, ()):
         yield host, catalog.default_model(host)
     for host, pattern in _FAMILIES.get(alias, ()):
-        versions = {
-            (int(match[1]), int(match[2] or 0), model): model
-            for full_name, _ in catalog.models()
-            if full_name.startswith(f"{host}/")
-            and (match := re.fullmatch(pattern, model := full_name.removeprefix(f"{host}/"))) is not None
-        }
+        versions: list[tuple[int, int, str]] = []  # major version, minor version, name
+        for full_name, _ in catalog.models():
+            provider, _, model = full_name.partition("/")
+            match = re.fullmatch(pattern, model) if provider == host else None
+            if match is not None:
+                versions.append((int(match[1]), int(match[2] or 0), model))
         if versions:
-            yield host, versions[max(versions)]
+            _, _, newest = max(versions)
+            yield host, newest

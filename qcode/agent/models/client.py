@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LimitStore, NoLimits, StoredCallFacts, reply_length
-from qcode.agent.models.selection import Selection, address_of, select_model
+from qcode.agent.models.selection import DEMO, Selection, address_of, select_model
 from qcode.agent.models.web_search import hosted_tools
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox
@@ -221,7 +221,7 @@ class Clients:
             self._secrets.add(key)
         client = self._client(provider, selection)
         self._connected_clients.append(client)
-        is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
+        is_known = spec.protocol in (DEMO, "bedrock") or client.model.window is not None
         if is_known or not is_local(provider.host):
             return client
         from qcode.providers.local import WindowQuery, is_known_server
@@ -261,11 +261,10 @@ class Clients:
 
     def _may_send_text_calls(self, provider: Provider, configured: ModelSettings | None) -> bool:
         """Return whether to recognize calls sent as text, which official hosts never send."""
-        is_off = not self._context.settings.tools.text_calls or (
-            configured is not None and configured.text_tool_calls is False
-        )
-        # `opaque_origin` is empty for an official host.
-        return not is_off and provider.name != "demo" and bool(opaque_origin(provider.host))
+        if configured is not None and configured.text_tool_calls is False:
+            return False
+        is_official = not opaque_origin(provider.host)
+        return self._context.settings.tools.text_calls and provider.name != DEMO and not is_official
 
     def _retries(self, network: Network) -> RetrySettings:
         """Return the retry settings of a provider. A flag overrides them; in an unattended run `ask` means never."""
@@ -428,10 +427,14 @@ class ContextSizing:
         if tokens is None or counter.is_clear_from_bytes(request, max_prompt_tokens(request.max_tokens, window)):
             return
 
-        async def count_prompt() -> None:
-            await run_in_thread(lambda: tokens().load() and counter.size_of(request, threshold=0))
+        def count_prompt() -> None:
+            if tokens().load():
+                counter.size_of(request, threshold=0)  # the counter caches the size
 
-        await self._wait_for(asyncio.ensure_future(count_prompt()))
+        async def count_in_thread() -> None:
+            await run_in_thread(count_prompt)
+
+        await self._wait_for(asyncio.ensure_future(count_in_thread()))
 
     async def _wait_for(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
         """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""
@@ -472,7 +475,7 @@ def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
 
 def facts_of(provider: str, model: str, configured: ModelSettings | None) -> ModelFacts:
     """Return the facts of a model from the catalog, overridden by the configuration."""
-    if provider == "demo":
+    if provider == DEMO:
         from qcode.providers.demo.provider import DEMO_FACTS
 
         facts = DEMO_FACTS

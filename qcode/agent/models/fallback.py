@@ -19,6 +19,17 @@ from qcode.engine.effects import Fallback, SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind, QcodeError
 from qcode.protocol.events import ModelFellBack, Notice, TurnEvent
 from qcode.providers.sdk import run_in_thread
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NextModel:
+    """The model that replaces another one."""
+
+    client: ModelClient | None
+    """None if no model is left."""
+    skipped: tuple[str, ...] = ()
+    """A line for each model that was skipped."""
 
 
 class FallbackModels:
@@ -51,22 +62,24 @@ class FallbackModels:
         self._untried_names, self._tried_names = [name for name in self._names if name != client.name], [client.name]
         if not self._is_limited(client.name):
             return client, ()
-        fallback, skipped = self._next()
-        notices: tuple[TurnEvent, ...] = tuple(Notice("warning", line) for line in skipped)
-        if fallback is None:
+        fallback = self._next()
+        notices: tuple[TurnEvent, ...] = tuple(Notice("warning", line) for line in fallback.skipped)
+        if fallback.client is None:
             return client, notices
-        return fallback, (*notices, ModelFellBack(client.name, fallback.name, None))
+        return fallback.client, (*notices, ModelFellBack(client.name, fallback.client.name, None))
 
-    async def next_after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
-        """Return the next model after `client` failed, None if there is none, and a line for each skipped model."""
+    async def next_after(self, client: ModelClient, switch: SwitchModel) -> NextModel:
+        """Return the next model after `client` failed."""
         # A command may supply the key of the next model, so it is connected in a thread.
         return await run_in_thread(partial(self._next_after, client, switch))
 
-    def _next_after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
+    def _next_after(self, client: ModelClient, switch: SwitchModel) -> NextModel:
         error = switch.error
         if switch.has_waited and (first := self._first_limited()) is not None:
+            # The limit of this model has ended: try it first, and then all other models again.
             del self._limits[first]
-            self._untried_names, self._tried_names = [first, *(name for name in self._tried_names if name != first)], []
+            self._untried_names = [first, *(name for name in self._tried_names if name != first)]
+            self._tried_names = []
         elif error.resets_at is not None:
             self._limits[client.name] = error
         self._failed_name = client.name
@@ -90,15 +103,20 @@ class FallbackModels:
 
         Limits that qcode may wait for are preferred.
         """
-        limited = [
-            (bool(limit.wait_refusal), limit.resets_at or 0, name)
-            for name in self._tried_names
-            if (limit := self._limits.get(name)) is not None and limit.kind == ErrorKind.RATE_LIMIT
-        ]
-        return min(limited)[2] if limited else None
 
-    def _next(self) -> tuple[ModelClient | None, tuple[str, ...]]:
-        """Return the next usable model, None if there is none, and a line for each skipped model."""
+        def order(name: str) -> tuple[bool, float]:
+            limit = self._limits[name]
+            return bool(limit.wait_refusal), limit.resets_at or 0
+
+        limited = [
+            name
+            for name in self._tried_names
+            if name in self._limits and self._limits[name].kind == ErrorKind.RATE_LIMIT
+        ]
+        return min(limited, key=order, default=None)
+
+    def _next(self) -> NextModel:
+        """Return the next usable model."""
         skipped: list[str] = []
         while self._untried_names:
             name = self._untried_names.pop(0)
@@ -106,13 +124,14 @@ class FallbackModels:
             if self._is_limited(name):
                 skipped.append(f"Fallback model {name} skipped: its limit has not ended.")
                 continue
+            configured = self._configured_client
+            if configured is not None and name == configured.name:
+                return NextModel(configured, tuple(skipped))
             try:
-                configured = self._configured_client
-                is_configured = configured is not None and name == configured.name
-                return configured if is_configured else self._clients.cached_client(name), tuple(skipped)
+                return NextModel(self._clients.cached_client(name), tuple(skipped))
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
-        return None, tuple(skipped)
+        return NextModel(None, tuple(skipped))
 
     def _is_limited(self, name: str) -> bool:
         limit = self._limits.get(name)
@@ -136,8 +155,8 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     from qcode.providers import catalog
     from qcode.text.match import nearest_list
 
-    has_custom_address = bool(address_of(spec, settings, keys.env)[1])
-    if spec.name not in catalog.BUILT_IN_PROVIDERS or has_custom_address or selection.name in settings.models:
+    _, address_setting = address_of(spec, settings, keys.env)
+    if spec.name not in catalog.BUILT_IN_PROVIDERS or address_setting or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""

@@ -232,9 +232,10 @@ class StoredCallFacts:
         row = self._row
         if row.native_calls >= MAX_NATIVE_CALLS:
             return
-        count = row.native_calls + 1
-        form, since = ("", "") if count == MAX_NATIVE_CALLS else (row.text_calls, row.text_calls_since)
-        self._store(replace(row, native_calls=count, text_calls=form, text_calls_since=since))
+        row = replace(row, native_calls=row.native_calls + 1)
+        if row.native_calls == MAX_NATIVE_CALLS:
+            row = replace(row, text_calls="", text_calls_since="")
+        self._store(row)
 
     def note_text_call(self, form: str) -> None:
         row = self._row

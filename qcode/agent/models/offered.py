@@ -11,7 +11,7 @@ from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import connect_and_check
 from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.models.selection import address_of, default_of, known_specs, needs_key, source_text
+from qcode.agent.models.selection import DEMO, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError
@@ -47,6 +47,7 @@ class OfferedProvider:
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
 _NUMBER_OR_TEXT = re.compile(r"\d+(?:\.\d+)?|\D+")
 _VERSION = re.compile(r"/v\d\w*$")
+"""The version at the end of an address, such as `/v1` or `/v1beta`."""
 
 
 class ModelsService:
@@ -65,7 +66,7 @@ class ModelsService:
         learned = self._limits.all_knowledge()
         specs = known_specs(self._context.settings).values()
         offered = [self._offered_provider(spec, learned, with_unready=with_unready) for spec in specs]
-        return tuple(sorted(offered, key=lambda provider: provider.name == "demo"))
+        return tuple(sorted(offered, key=lambda provider: provider.name == DEMO))
 
     def names(self) -> tuple[str, ...]:
         """Return every model of the providers that can be used, as `provider/model`."""
@@ -108,7 +109,7 @@ class ModelsService:
         Return a line if a setting in a file or a variable will override the default, otherwise an empty string. A flag
         for the model hides that setting, so there is no line in a run with such a flag.
         """
-        if name.partition("/")[0] == "demo":
+        if name.partition("/")[0] == DEMO:
             return ""
         self._choices.save_model(name)
         settings = self._context.settings
@@ -164,7 +165,8 @@ class ModelsService:
         return OfferedModel(name, facts if knowledge is None else _with_learned(facts, knowledge))
 
     def _address(self, spec: ProviderSpec) -> str:
-        return _without_version(address_of(spec, self._context.settings, self._context.keys.env)[0])
+        address, _ = address_of(spec, self._context.settings, self._context.keys.env)
+        return _without_version(address)
 
 
 def version_order(name: str) -> tuple[tuple[bool, float, str], ...]:
@@ -179,8 +181,8 @@ def _catalog_models(spec: ProviderSpec) -> list[str]:
 
     For `openai` and `openai-responses`, return only the models that the catalog assigns to that protocol.
     """
-    if spec.name == "demo":
-        return ["demo"]
+    if spec.name == DEMO:
+        return [DEMO]
     from qcode.providers import catalog
     from qcode.providers.catalog import canonical_provider
 

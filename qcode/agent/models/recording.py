@@ -32,6 +32,8 @@ VERSION = 1
 """The version of the file format; another version cannot be played back."""
 MAX_BYTES = 256 * 1024 * 1024
 """The maximum size of a recording that can be read."""
+_CONTEXT_CHARS = 20
+"""The number of equal characters before the first difference of two texts in a line of `playback_differences`."""
 _DELTAS = (TextDelta, ReasoningDelta, ToolArgsDelta)
 _EVENT_TYPES: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -41,6 +43,15 @@ _EVENT_TYPES: dict[str, type[Any]] = {
     )
 }  # fmt: skip
 _ERROR_FIELDS = ("status", "retry_after", "request_id", "code", "param", "resets_at", "period", "may_retry")
+
+
+@dataclass(frozen=True, slots=True)
+class TimedEvent:
+    """An event of a reply."""
+
+    time_ms: int
+    """The milliseconds since the request."""
+    event: ReplyEvent
 
 
 class Recording:
@@ -79,14 +90,9 @@ class Recording:
         self._write({"request": self._count, "thread": thread, "kept": unchanged, **added})
         return self._count
 
-    def record_reply(
-        self, number: int, timed_events: list[tuple[int, ReplyEvent]], error: ProviderError | None
-    ) -> None:
-        """Record the reply to a request: its events, each with the milliseconds since the request, and its error."""
-        row: JsonObject = {
-            "reply": number,
-            "events": [_event_to_json(time_ms, event) for time_ms, event in self._redacted(timed_events)],
-        }
+    def record_reply(self, number: int, events: list[TimedEvent], error: ProviderError | None) -> None:
+        """Record the reply to request `number`: its events and its error."""
+        row: JsonObject = {"reply": number, "events": [_event_to_json(timed) for timed in self._redacted(events)]}
         if error is not None:
             fields = {name: getattr(error, name) for name in _ERROR_FIELDS}
             row["error"] = {"kind": str(error.kind), "message": error.message, **fields}
@@ -100,23 +106,24 @@ class Recording:
             except OSError:
                 return
 
-    def _redacted(self, timed_events: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
+    def _redacted(self, events: list[TimedEvent]) -> Iterator[TimedEvent]:
         """Yield the events. Deltas of a block are joined if their text contains a secret, which may span several."""
 
-        def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
-            event = item[1]
+        def kind_and_block(timed: TimedEvent) -> tuple[str, int]:
+            """Return an equal key for successive deltas of a block, and a unique one for any other event."""
+            event = timed.event
             return (type(event).__name__, event.block) if isinstance(event, _DELTAS) else ("", id(event))
 
-        for _, group in groupby(timed_events, kind_of):
-            run = list(group)
-            time_ms, first = run[0]
-            if isinstance(first, _DELTAS):
-                text = "".join(event.text for _, event in run if isinstance(event, _DELTAS))
+        for _, group in groupby(events, kind_and_block):
+            successive = list(group)
+            first = successive[0]
+            if isinstance(first.event, _DELTAS):
+                text = "".join(timed.event.text for timed in successive if isinstance(timed.event, _DELTAS))
                 clean = self._redact(text)
                 if clean != text:
-                    yield time_ms, dataclasses.replace(first, text=clean)
+                    yield TimedEvent(first.time_ms, dataclasses.replace(first.event, text=clean))
                     continue
-            yield from run
+            yield from successive
 
     def _write(self, row: JsonObject) -> None:
         if self._file is None:
@@ -139,12 +146,12 @@ class _RecordedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         number = self._recording.record_request(request)
-        started_at, timed_events = time.monotonic(), list[tuple[int, ReplyEvent]]()
+        started_at, timed_events = time.monotonic(), list[TimedEvent]()
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
         try:
             async for event in self._provider.stream(request):
-                timed_events.append((round((time.monotonic() - started_at) * 1000), event))
+                timed_events.append(TimedEvent(round((time.monotonic() - started_at) * 1000), event))
                 yield event
         except ProviderError as failure:
             error = failure
@@ -168,14 +175,13 @@ class RecordedReply:
 
     request: JsonObject
     """The request with all of its messages."""
-    events: tuple[tuple[int, ReplyEvent], ...] = ()
-    """The events, each with the milliseconds since the request."""
+    events: tuple[TimedEvent, ...] = ()
     error: ProviderError | None = None
     """The error that ended the reply."""
 
     @property
     def is_complete(self) -> bool:
-        return self.error is not None or any(isinstance(event, ReplyEnded) for _, event in self.events)
+        return self.error is not None or any(isinstance(timed.event, ReplyEnded) for timed in self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +245,16 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             raise InputError(f"{path}: request {row.get('request')} is unreadable: {reason}") from None
 
 
-def _event_to_json(time_ms: int, event: ReplyEvent) -> JsonObject:
+def _event_to_json(timed: TimedEvent) -> JsonObject:
+    event = timed.event
     if isinstance(event, BlockEnded):
         event = BlockEnded(event.block)  # without data that only the provider can use
-    return {"at": time_ms, "event": type(event).__name__, **dataclasses.asdict(event)}
+    return {"at": timed.time_ms, "event": type(event).__name__, **dataclasses.asdict(event)}
 
 
-def _event_from_json(row: JsonObject) -> tuple[int, ReplyEvent]:
+def _event_from_json(row: JsonObject) -> TimedEvent:
     fields = {name: value for name, value in row.items() if name not in ("at", "event")}
-    return cast(int, row["at"]), value_of(_EVENT_TYPES[str(row["event"])], fields)
+    return TimedEvent(cast(int, row["at"]), value_of(_EVENT_TYPES[str(row["event"])], fields))
 
 
 def _error_from(row: Json | None) -> ProviderError | None:
@@ -286,7 +293,7 @@ class ReplayProvider:
         self.host = f"replay:{recorded.path}"
         self.requests: list[JsonObject] = []  # the requests that got a reply
         self.unanswered = 0  # the number of requests that failed because all replies were played
-        self._unused_replies = list(enumerate(recorded.replies, 1))
+        self._unused_replies = dict(enumerate(recorded.replies, 1))  # by number
         self._recorded = recorded
         self._is_timed = is_timed
 
@@ -295,10 +302,10 @@ class ReplayProvider:
         number, reply = self._next(_thread_of(messages[0]))
         self.requests.append({"plays": number, **request_to_json(request, messages)})
         started_at = time.monotonic()
-        for time_ms, event in reply.events:
+        for timed in reply.events:
             if self._is_timed:
-                await asyncio.sleep(max(0.0, time_ms / 1000 - (time.monotonic() - started_at)))
-            yield event
+                await asyncio.sleep(max(0.0, timed.time_ms / 1000 - (time.monotonic() - started_at)))
+            yield timed.event
         if reply.error is not None:
             raise reply.error
         if not reply.is_complete:
@@ -306,14 +313,14 @@ class ReplayProvider:
             raise ProviderError(ErrorKind.BAD_RESPONSE, text, may_retry=False)
 
     def _next(self, thread: str) -> tuple[int, RecordedReply]:
+        """Return the reply to the next request of a thread, and the number of the reply in the recording."""
         if not self._unused_replies:
             self.unanswered += 1
             text = f"the recording {self._recorded.path} has {len(self._recorded.replies)} replies, and all were played"
             raise ProviderError(ErrorKind.BAD_REQUEST, text)
-        index = next(
-            (i for i, (_, reply) in enumerate(self._unused_replies) if reply.request.get("thread") == thread), 0
-        )
-        return self._unused_replies.pop(index)
+        of_thread = (n for n, reply in self._unused_replies.items() if reply.request.get("thread") == thread)
+        number = next(of_thread, next(iter(self._unused_replies)))
+        return number, self._unused_replies.pop(number)
 
     async def model_names(self) -> tuple[str, ...]:
         return (self._recorded.model.partition("/")[2],)
@@ -391,9 +398,10 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
 
 def _difference_context(before: str, now: str) -> tuple[str, str]:
     """Return excerpts of two texts that start shortly before their first difference."""
-    length = min(len(before), len(now))
-    position = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), length)
-    start = max(0, position - 20)
+    pairs = enumerate(zip(before, now, strict=False))
+    shorter_length = min(len(before), len(now))
+    position = next((index for index, (old, new) in pairs if old != new), shorter_length)
+    start = max(0, position - _CONTEXT_CHARS)
     return _quoted(before[start:]), _quoted(now[start:])
 
 

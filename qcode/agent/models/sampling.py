@@ -92,13 +92,13 @@ class Sampling:
         """Run the request as a turn and return its last event, None if the turn has no end."""
         conversation, client = self._conversation, self._conversation.client
         settings = TurnSettings(
-            params.system_prompt or "",
-            (),
-            conversation.effort,
-            replace(
+            system=params.system_prompt or "",
+            tools=(),
+            effort=conversation.effort,
+            output=replace(
                 client.output, override=min(params.max_tokens, MAX_TOKENS), can_escalate=False, max_continuations=0
             ),
-            client.retries.without_question,
+            retries=client.retries.without_question,
             max_turns=1,
             max_budget_usd=self._side_questions.remaining_budget(),
             allows_calls=False,
@@ -164,7 +164,8 @@ def _image(data: str) -> Image:
 def _detail(params: CreateMessageRequestParams, messages: tuple[Message, ...]) -> str:
     """Return the complete request as text for the user."""
     rows = [f"At most {min(params.max_tokens, MAX_TOKENS):,} tokens, without tools and without your conversation."]
-    rows += ["", "[system]", params.system_prompt] if params.system_prompt else []
+    if params.system_prompt:
+        rows += ["", "[system]", params.system_prompt]
     for message in messages:
         rows += ["", f"[{message.role}]"]
         rows += [_block_text(block) for block in message.blocks]

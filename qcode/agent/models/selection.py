@@ -121,10 +121,10 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
 
         hint = suggestion(provider, specs, f"known are {', '.join(sorted(specs))}")
         raise UsageError(f'unknown provider "{provider}"; {hint}')
-    if provider in specs and provider not in ("demo",):
+    if provider in specs and provider != DEMO:
         return default_of(specs[provider], settings, note)
-    if name == "demo":
-        return Selection(specs["demo"], "demo", note)
+    if name == DEMO:
+        return Selection(specs[DEMO], DEMO, note)
     from qcode.agent.models.aliases import NoCredentialError, resolve_alias
     from qcode.providers import catalog
 
@@ -134,11 +134,11 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
         if settings.small_model and name.lower() == "haiku":
             return select_model(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
-    matches = full_name or catalog.resolve(name, specs)
-    if isinstance(matches, str):
-        host, _, model = matches.partition("/")
+    found = full_name or catalog.resolve(name, specs)
+    if isinstance(found, str):
+        host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
-    raise UsageError(_unknown_model(name, matches, specs))
+    raise UsageError(_unknown_model(name, found, specs))
 
 
 def _check_demo_model(model: str) -> None:
@@ -261,7 +261,7 @@ async def _select_without_key(settings: Settings, keys: Keys, *, has_demo: bool)
         return Selection(specs.get(spec.name, spec), model, f"a local server responds at {spec.base_url}")
     if has_demo:
         note = "no key is set or stored, and no local server responds"
-        return Selection(specs["demo"], "demo", note, is_last_resort=True)
+        return Selection(specs[DEMO], DEMO, note, is_last_resort=True)
     raise QcodeError("\n".join((NO_CREDENTIAL_TEXT, *keys.problems)), ExitCode.NO_CREDENTIAL)
 
 
@@ -304,7 +304,8 @@ def _select_last_used(name: str, settings: Settings, keys: Keys) -> Selection | 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
     """Return whether a request to this provider needs a key. A server in the local network never needs one."""
-    return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
+    address, _ = address_of(spec, settings, env)
+    return spec.needs_key and not is_local(address)
 
 
 def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:

@@ -73,11 +73,11 @@ class SideQuestions:
     def _settings(self, client: ModelClient) -> TurnSettings:
         conversation = self._conversation
         return TurnSettings(
-            client.system(conversation.mode),
-            conversation.tools,
-            conversation.effort,
-            client.output,
-            client.retries.without_question,
+            system=client.system(conversation.mode),
+            tools=conversation.tools,
+            effort=conversation.effort,
+            output=client.output,
+            retries=client.retries.without_question,
             max_turns=MAX_REPLIES,
             max_budget_usd=self.remaining_budget(),
             allows_calls=False,

@@ -30,6 +30,7 @@ from qcode.tools.tool import ToolRunContext as CallContext
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
+_MAX_SUMMARY_CHARS = 80
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
@@ -169,7 +170,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
     types: dict[str, Any] = {}
     properties: dict[str, Json] = {}
     required: list[Json] = []
-    for parameter in parameters[takes_context:]:
+    for parameter in parameters[1:] if takes_context else parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise TypeError(f"tool {name}: the parameter {parameter.name} cannot be given by name")
         if parameter.name not in hints:
@@ -191,8 +192,9 @@ def _outcome(value: Any) -> ToolOutcome:
     Raise `TypeError` for a value that has no JSON form.
     """
     if isinstance(value, ToolResult):
-        text, images = value.text, tuple(value.images)
-        if not all(isinstance(item, kind) for kind, item in ((str, text), *((Image, image) for image in images))):
+        text: Any = value.text  # the program may pass anything
+        images = tuple(value.images)
+        if not isinstance(text, str) or not all(isinstance(image, Image) for image in images):
             raise TypeError("a ToolResult has a string, and images of the type Image")
         text = _encodable(text)
         return ToolOutcome(text, value.is_error, summary=_first_line(text), images=images)
@@ -216,7 +218,8 @@ def _encodable(text: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0][:80]
+    line, _, _ = text.strip().partition("\n")
+    return line[:_MAX_SUMMARY_CHARS]
 
 
 @overload

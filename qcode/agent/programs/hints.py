@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from qcode.text.json import Json, JsonObject
+from qcode.values import dataclass
 
 _JSON_TYPES: Mapping[object, str] = {
     str: "string",
@@ -89,8 +90,8 @@ def accepts_null(hint: Any) -> bool:
 
 def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     fields = _fields(hint)
-    properties: dict[str, Json] = {name: schema_of(field, enclosing) for name, (field, _) in fields.items()}
-    required: list[Json] = [name for name, (_, is_required) in fields.items() if is_required]
+    properties: dict[str, Json] = {name: schema_of(field.hint, enclosing) for name, field in fields.items()}
+    required: list[Json] = [name for name, field in fields.items() if field.is_required]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     doc = inspect.getdoc(hint) or ""
     # If a dataclass has no docstring, its decorator sets the signature as the docstring.
@@ -99,22 +100,29 @@ def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     return {**schema, "additionalProperties": False, **({"description": doc} if doc else {})}
 
 
-def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the fields of a dataclass or a `TypedDict`: the type of each, and whether it is required."""
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of a dataclass or a `TypedDict`."""
+
+    hint: Any
+    is_required: bool
+
+
+def _fields(hint: Any) -> dict[str, _Field]:
+    """Return the fields of a dataclass or a `TypedDict`, by name."""
     hints = typing.get_type_hints(hint, include_extras=True)
     if typing.is_typeddict(hint):
         # `__required_keys__` ignores `Required` and `NotRequired` in annotations that are strings.
         required = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
         required |= {name for name, item in hints.items() if get_origin(item) is typing.Required}
-        return {name: (item, name in required) for name, item in hints.items()}
-    return {
-        field.name: (
-            hints[field.name],
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
-        )
-        for field in dataclasses.fields(hint)
-        if field.init
-    }
+        return {name: _Field(item, name in required) for name, item in hints.items()}
+    fields: dict[str, _Field] = {}
+    for field in dataclasses.fields(hint):
+        if field.init:
+            has_default = field.default is not dataclasses.MISSING
+            has_factory = field.default_factory is not dataclasses.MISSING
+            fields[field.name] = _Field(hints[field.name], is_required=not (has_default or has_factory))
+    return fields
 
 
 def value_of(hint: Any, value: Json, path: str = "") -> Any:
@@ -153,10 +161,10 @@ def _object(hint: Any, value: JsonObject, path: str) -> Any:
         raise ValueError(
             f"{_member_path(path, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
         )
-    missing = next((name for name, (_, is_required) in fields.items() if is_required and name not in value), None)
+    missing = next((name for name, field in fields.items() if field.is_required and name not in value), None)
     if missing is not None:
         raise ValueError(f"{_member_path(path, missing)} is missing")
-    values = {name: value_of(fields[name][0], item, _member_path(path, name)) for name, item in value.items()}
+    values = {name: value_of(fields[name].hint, item, _member_path(path, name)) for name, item in value.items()}
     return values if typing.is_typeddict(hint) else hint(**values)
 
 

@@ -557,8 +557,8 @@ class TurnStream:
         calls = ApiCalls(initial=self._reply_count)
         text, spent = self._answer.text, self._latest_usage
         return TurnEnded(
-            Outcome.CANCELLED, None, "", text, self._reply_count, spent.usage, spent.cost, calls,
-            is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
+            Outcome.CANCELLED, stop=None, raw_stop="", text=text, replies=self._reply_count, usage=spent.usage,
+            cost=spent.cost, api_calls=calls, is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
         )  # fmt: skip
 
 

@@ -45,10 +45,11 @@ class SkillCatalog:
         """A line for the user if the skills exceed the budget, otherwise empty."""
         if not self.shortened_names and not self.undescribed_names:
             return ""
-        changes = [f"{count_text(len(self.shortened_names), 'description')} shortened"] if self.shortened_names else []
-        changes += (
-            [f"{count_text(len(self.undescribed_names), 'description')} left out"] if self.undescribed_names else []
-        )
+        changes = []
+        if self.shortened_names:
+            changes.append(f"{count_text(len(self.shortened_names), 'description')} shortened")
+        if self.undescribed_names:
+            changes.append(f"{count_text(len(self.undescribed_names), 'description')} left out")
         return (
             f"The list of skills is over its budget: {', '.join(changes)}. /skills lists them; skills.off removes some."
         )
@@ -76,7 +77,7 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
 
     remaining_tokens = budget(window) - sum(map(tokens, texts))
     shortened: list[str] = []
-    for handle in sorted(texts, key=lambda value: -len(texts[value])):
+    for handle in sorted(texts, key=lambda handle: -len(texts[handle])):
         if remaining_tokens >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
             break
         remaining_tokens += tokens(handle)
@@ -84,7 +85,7 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
         remaining_tokens -= tokens(handle)
         shortened.append(handle)
     undescribed: list[str] = []
-    for handle in sorted(texts, key=lambda name: (uses.get(name, 0), name)):
+    for handle in sorted(texts, key=lambda handle: (uses.get(handle, 0), handle)):
         if remaining_tokens >= 0:
             break
         remaining_tokens += tokens(handle)

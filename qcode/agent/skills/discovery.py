@@ -50,6 +50,14 @@ class SkillFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class NameClash:
+    """Two skills with the same handle."""
+
+    hidden: Skill
+    used: Skill
+
+
+@dataclass(frozen=True, slots=True)
 class DiscoveredSkills:
     """The skills of a run."""
 
@@ -57,8 +65,7 @@ class DiscoveredSkills:
     """The skills in order of precedence; each handle is unique."""
     problems: tuple[str, ...] = ()
     """One line for each file or folder that cannot be used."""
-    name_clashes: tuple[tuple[Skill, Skill], ...] = ()
-    """The skills hidden by another skill with the same handle, each with the skill that is used."""
+    name_clashes: tuple[NameClash, ...] = ()
 
 
 def _home_label(path: Path, home: Path | None) -> str:
@@ -220,27 +227,27 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
     cache = cache or SkillCache()
     skills: dict[str, Skill] = {}
     problems: list[str] = []
-    hidden: list[tuple[Skill, Skill]] = []
+    name_clashes: list[NameClash] = []
     visited: set[str] = set()
     walk = _SkillWalk(problems)
-    for folder in folders:
-        for file, real in walk.files(folder):
-            if real in visited:
-                continue
-            visited.add(real)
-            if len(visited) > MAX_SKILLS:
-                problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
-                return DiscoveredSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
-            label = f"{folder.label}/{file[len(str(folder.path)) :].lstrip('/')}"
-            skill = cache.look_up(file, label, folder) or _read(cache, file, label, folder, problems)
-            if skill is None:
-                continue
-            if skill.handle in skills:
-                hidden.append((skill, skills[skill.handle]))
-            else:
-                skills[skill.handle] = skill
+    found = ((folder, file, real) for folder in folders for file, real in walk.files(folder))
+    for folder, file, real in found:
+        if real in visited:
+            continue
+        visited.add(real)
+        if len(visited) > MAX_SKILLS:
+            problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
+            break
+        label = f"{folder.label}/{file.removeprefix(str(folder.path)).lstrip('/')}"
+        skill = cache.look_up(file, label, folder) or _read(cache, file, label, folder, problems)
+        if skill is None:
+            continue
+        if skill.handle in skills:
+            name_clashes.append(NameClash(hidden=skill, used=skills[skill.handle]))
+        else:
+            skills[skill.handle] = skill
     cache.save()
-    return DiscoveredSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
+    return DiscoveredSkills(tuple(skills.values()), tuple(problems), tuple(name_clashes))
 
 
 def _read(cache: SkillCache, file: str, label: str, folder: SkillFolder, problems: list[str]) -> Skill | None:
@@ -256,6 +263,17 @@ def _read(cache: SkillCache, file: str, label: str, folder: SkillFolder, problem
 def skill_files(folder: SkillFolder) -> list[Path]:
     """Return the `SKILL.md` of each skill in a folder."""
     return [Path(file) for file, _ in _SkillWalk([]).files(folder)]
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingFolder:
+    """A folder to read."""
+
+    path: str
+    real: str
+    """The path with links resolved."""
+    depth: int
+    """The number of folders between it and the folder of skills."""
 
 
 class _SkillWalk:
@@ -280,22 +298,22 @@ class _SkillWalk:
             if skill_file is not None:
                 yield str(folder.path / skill_file), os.path.realpath(folder.path / skill_file)
                 return
-        pending: list[tuple[str, str, int]] = [(str(folder.path), top, 0)]  # path, real path, depth
+        pending = [_PendingFolder(str(folder.path), top, depth=0)]
         visited = {top}
         while pending:
-            current, real_folder, depth = pending.pop()
-            entries = _entries(current)
+            current = pending.pop()
+            entries = _entries(current.path)
             skill_file = next((name for name in FILE_NAMES if name in entries), None)
-            if skill_file is not None and depth:
-                path, real = f"{current}/{skill_file}", _real(entries[skill_file], real_folder)
+            if skill_file is not None and current.depth:
+                path, real = f"{current.path}/{skill_file}", _real(entries[skill_file], current.real)
                 if not self._leaves_project(path, real, folder):
                     yield path, real
                 continue
-            if depth == MAX_DEPTH:
+            if current.depth == MAX_DEPTH:
                 continue
-            subfolders: list[tuple[str, str, int]] = []
+            subfolders: list[_PendingFolder] = []
             for name in sorted(entries):
-                path = os.path.join(current, name)  # noqa: PTH118
+                path = os.path.join(current.path, name)  # noqa: PTH118
                 if name in _SKIPPED_FOLDERS:
                     continue
                 if not _is_folder(entries[name]):
@@ -309,10 +327,10 @@ class _SkillWalk:
                             f"{folder.label}: more than {MAX_FOLDERS:,} folders; the rest are not read"
                         )
                     break
-                real = _real(entries[name], real_folder)
+                real = _real(entries[name], current.real)
                 if real not in visited and not self._leaves_project(path, real, folder):
                     visited.add(real)
-                    subfolders.append((path, real, depth + 1))
+                    subfolders.append(_PendingFolder(path, real, current.depth + 1))
             pending += reversed(subfolders)  # `pop` returns the last one
 
     def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:

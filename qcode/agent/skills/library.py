@@ -137,14 +137,16 @@ class SkillLibrary:
 
     def clash_note(self) -> str:
         """Return which skills are not used because another one has the same name; empty if there are none."""
-        hidden = self.discovered.name_clashes
+        clashes = self.discovered.name_clashes
+        if not clashes:
+            return ""
         names = ", ".join(
-            f"{skill.handle} in {skill.folder_label} (used: the one in {used.folder_label})"
-            for skill, used in hidden[:_MAX_NAMED]
+            f"{clash.hidden.handle} in {clash.hidden.folder_label} (used: the one in {clash.used.folder_label})"
+            for clash in clashes[:_MAX_NAMED]
         )
-        more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
-        count = count_text(len(hidden), "skill")
-        return f"{count} not used, because another one has the same name: {names}{more}" if hidden else ""
+        more = f" and {len(clashes) - _MAX_NAMED} more" if len(clashes) > _MAX_NAMED else ""
+        count = count_text(len(clashes), "skill")
+        return f"{count} not used, because another one has the same name: {names}{more}"
 
     def find(self, name: str) -> Skill:
         """Return the skill with this name; raise `Refused` if there is none or it is switched off."""
@@ -263,7 +265,8 @@ class SkillLibrary:
         if skill.is_command:
             return
         state_dir = self._context.paths.state_dir
-        self._uses = {**_read_uses(state_dir), skill.handle: _read_uses(state_dir).get(skill.handle, 0) + 1}
+        uses = _read_uses(state_dir)
+        self._uses = {**uses, skill.handle: uses.get(skill.handle, 0) + 1}
         if self._context.options.no_session:
             return
         with suppress(OSError):

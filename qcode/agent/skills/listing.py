@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qcode.agent.options import RunContext
 
 _MAX_DESCRIPTION_CHARS = 240
+_MAX_VALUE_CHARS = 1_200
 _NO_SKILLS = (
     "No skills. A skill is a folder with a SKILL.md in ~/.config/qcode/skills, ~/.claude/skills, ~/.agents/skills or "
     ".qcode/skills. A new one is found when qcode starts."
@@ -69,8 +70,9 @@ def _rows(skills: SkillLibrary) -> Iterator[str]:
         description = cut(one_line(skill.description), _MAX_DESCRIPTION_CHARS)
         yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
-    for hidden, used in discovered.name_clashes:
-        yield f"not used: {_shown_folder(hidden)}, because {_shown_folder(used)} has the name {hidden.handle}"
+    for clash in discovered.name_clashes:
+        hidden, used = _shown_folder(clash.hidden), _shown_folder(clash.used)
+        yield f"not used: {hidden}, because {used} has the name {clash.hidden.handle}"
     warnings = [warning for skill in discovered.skills for warning in skill.warnings]
     for line in (*discovered.problems, *warnings, skills.catalog.note):
         if line:
@@ -88,6 +90,7 @@ def _state(skills: SkillLibrary, skill: Skill) -> str:
 
 def detail_text(skills: SkillLibrary, skill: Skill) -> str:
     """Return one skill with its fields, warnings and files."""
+    tools = ", ".join(skill.allowed_tools)
     rows: list[tuple[str, str]] = [
         ("Description", skill.description),
         ("File", str(skill.file)),
@@ -95,20 +98,16 @@ def detail_text(skills: SkillLibrary, skill: Skill) -> str:
         ("Arguments", _arguments(skill)),
         ("Sub-agent", skills.kind_of(skill) if skills.forks(skill) else ""),
         ("Model", skill.model),
-        (
-            "Allowed tools",
-            f"{', '.join(skill.allowed_tools)} (shown only: they grant nothing)" if skill.allowed_tools else "",
-        ),
+        ("Allowed tools", f"{tools} (shown only: they grant nothing)" if tools else ""),
         ("License", skill.license),
         ("Needs", skill.compatibility),
         ("Without effect", ", ".join(skill.unknown_fields)),
     ]
-    lines = [f"{name}: {visible_line(text, 1_200)}" for name, text in rows if text]
+    lines = [f"{name}: {visible_line(text, _MAX_VALUE_CHARS)}" for name, text in rows if text]
     lines += [f"Warning: {visible(warning)}" for warning in skill.warnings]
     names = file_names(skill.folder)
-    lines += (
-        [f"{count_text(len(names), 'file')} beside it:", *(f"  {visible(name)}" for name in names)] if names else []
-    )
+    if names:
+        lines += [f"{count_text(len(names), 'file')} beside it:", *(f"  {visible(name)}" for name in names)]
     return "\n".join(lines)
 
 
@@ -117,5 +116,7 @@ def _arguments(skill: Skill) -> str:
         body = read_skill_file(skill.file, str(skill.file)).body
     except FrontMatterError:
         return skill.hint
-    first = "$1 is the first" if counts_from_one(body) else "$0 is the first" if "$0" in body else ""
+    first = "$0 is the first" if "$0" in body else ""
+    if counts_from_one(body):
+        first = "$1 is the first"
     return "; ".join(filter(None, (skill.hint, " ".join(skill.parameters), first)))

@@ -67,8 +67,14 @@ class SkillTool:
             loaded = self._skills.load(skill, checked.text("arguments"))
         except Refused:
             return None  # `run` reports the reason
-        task = {"description": f"skill {skill.handle}", "prompt": loaded.text, "kind": self._skills.kind_of(skill)}
-        return AGENT, {**task, **({"model": model} if (model := self._skills.agent_model(skill)) else {})}
+        task: JsonObject = {
+            "description": f"skill {skill.handle}",
+            "prompt": loaded.text,
+            "kind": self._skills.kind_of(skill),
+        }
+        if model := self._skills.agent_model(skill):
+            task["model"] = model
+        return AGENT, task
 
     def preload(self, name: str, workspace: Workspace) -> str:
         """Return the text of a skill that precedes the task of a sub-agent; raise `Refused`."""

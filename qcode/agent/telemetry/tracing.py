@@ -25,6 +25,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.text.json import JsonObject
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -47,10 +48,27 @@ _TOKEN_BOUNDS = tuple(4**power for power in range(14))
 _DURATION_BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """The bucket boundaries that the conventions recommend."""
 
-Attributes = dict[str, Any]
+Attributes: TypeAlias = dict[str, Any]
 """The attributes of a span or measurement."""
-StartedSpan: TypeAlias = "tuple[Span, float]"
-"""A span, and its start on the monotonic clock in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedSpan:
+    """A span that has not ended."""
+
+    span: Span
+    started_at: float
+    """On the monotonic clock, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRequest:
+    """A model request that has not ended."""
+
+    started: StartedSpan
+    attributes: Attributes
+    """The attributes of its measurements."""
+    turn_id: str
 
 
 def open_tracing(env: Mapping[str, str], redact: Callable[[str], str]) -> Tracing | None:
@@ -131,8 +149,8 @@ class Tracing:
         if self._is_closed:
             return
         self._is_closed = True
-        for span, _ in (*self._calls.values(), *self._turns.values()):
-            span.end()
+        for started in (*self._calls.values(), *self._turns.values()):
+            started.span.end()
         thread = threading.Thread(target=self._shut_down, name="telemetry", daemon=True)
         thread.start()
         thread.join(FLUSH_S)
@@ -149,22 +167,26 @@ class Tracing:
                 self._failed.discard(turn_id)
                 name = "sub-agent" if turn_id else "qcode"
                 parent = self._calls.get(turn_id, self._turns.get("")) if turn_id else None
-                facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
-                self._turns[turn_id] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, facts)
-                self._capture(self._turns[turn_id][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
+                attributes = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
+                self._turns[turn_id] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, attributes)
+                self._capture(self._turns[turn_id].span, "gen_ai.input.messages", lambda: [_part("user", prompt)])
             case Retry():
                 self._retries[turn_id] = event
             case ToolStarted(call=call):
-                facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
-                facts["gen_ai.tool.type"] = "function"
-                span = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(turn_id), facts)
-                self._calls[call.call_id] = span
-                self._capture(span[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
+                attributes = {
+                    "gen_ai.tool.name": call.name,
+                    "gen_ai.tool.call.id": call.call_id,
+                    "gen_ai.tool.type": "function",
+                }
+                parent = self._turns.get(turn_id)
+                started = self._begin_span(f"execute_tool {call.name}", "execute_tool", parent, attributes)
+                self._calls[call.call_id] = started
+                self._capture(started.span, "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
-                if (started := self._calls.pop(call.call_id, None)) is not None:
-                    self._capture(started[0], "gen_ai.tool.call.result", lambda: outcome.content)
-                    facts = {"gen_ai.tool.name": call.name}
-                    self._end(started, "execute_tool", facts, "" if state == "done" else state)
+                if (ended := self._calls.pop(call.call_id, None)) is not None:
+                    self._capture(ended.span, "gen_ai.tool.call.result", lambda: outcome.content)
+                    error = "" if state == "done" else state
+                    self._end(ended, "execute_tool", {"gen_ai.tool.name": call.name}, error)
             case TurnEnded():
                 self._end_turn(event, turn_id)
             case _:
@@ -172,11 +194,11 @@ class Tracing:
 
     def _end_turn(self, event: TurnEnded, turn_id: str) -> None:
         """End the span of a turn with its outcome, requests and usage."""
-        span = self._turns.pop(turn_id, None)
-        if span is None:
+        started = self._turns.pop(turn_id, None)
+        if started is None:
             return
         calls = event.api_calls
-        span[0].set_attributes(
+        started.span.set_attributes(
             {
                 "qcode.outcome": event.outcome.value,
                 "qcode.requests": calls.total,
@@ -187,19 +209,19 @@ class Tracing:
         )
         self._turn_ids = {prompt: other_id for prompt, other_id in self._turn_ids.items() if other_id != turn_id}
         error = event.error.kind if event.error is not None else ""
-        self._end(span, "invoke_agent", {}, error)
+        self._end(started, "invoke_agent", {}, error)
 
-    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[StartedSpan, Attributes, str]:
-        """Start the span of a model request; return it, the attributes of its measurements, and the id of its turn."""
+    def begin_request(self, provider: Provider, request: ModelRequest) -> StartedRequest:
+        """Start the span of a model request."""
         turn_id = self._turn_ids.get(typed_text(request.messages[0]), "") if request.messages else ""
-        facts: Attributes = {
+        attributes: Attributes = {
             "gen_ai.provider.name": _PROVIDER_NAMES.get(provider.name, provider.name),
             "gen_ai.request.model": request.model,
         }
         address = urlsplit(provider.host)
         if address.hostname:
-            facts["server.address"] = address.hostname
-            facts["server.port"] = address.port or (443 if address.scheme == "https" else 80)
+            attributes["server.address"] = address.hostname
+            attributes["server.port"] = address.port or (443 if address.scheme == "https" else 80)
         retry = self._retries.pop(turn_id, None)
         kind = "first"
         if retry is not None:
@@ -207,55 +229,61 @@ class Tracing:
         if turn_id in self._failed or (retry is not None and retry.reason != "max_tokens"):
             kind = "retry"  # the first retries are sent at once and emit no `Retry` event
         self._failed.discard(turn_id)
-        request_facts: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
+        span_attributes: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
-            request_facts |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
-        span = self._begin_span(
-            f"chat {request.model}", "chat", self._turns.get(turn_id), facts | request_facts, is_client=True
+            span_attributes |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
+        parent = self._turns.get(turn_id)
+        started = self._begin_span(
+            f"chat {request.model}", "chat", parent, attributes | span_attributes, is_client=True
         )
-        self._capture(span[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
-        return span, facts, turn_id
+        messages = request.messages
+        self._capture(started.span, "gen_ai.input.messages", lambda: [_message(message) for message in messages])
+        return StartedRequest(started, attributes, turn_id)
 
-    def end_request(self, started: StartedSpan, facts: Attributes, turn_id: str, reply: ReplyFacts, error: str) -> None:
-        """End the span of a model request of the turn `turn_id`. `error` is its type, empty for a success."""
+    def end_request(self, request: StartedRequest, reply: ReplyFacts, error: str) -> None:
+        """End the span of a model request. `error` is its type, empty for a success."""
+        span = request.started.span
         if error:
-            self._failed.add(turn_id)
+            self._failed.add(request.turn_id)
         if reply.usage is not None:
-            started[0].set_attributes(_usage(reply.usage))
+            span.set_attributes(_usage(reply.usage))
             for kind, count in (("input", reply.usage.input), ("output", reply.usage.output)):
                 if count is not None:
-                    self._tokens.record(count, {**facts, "gen_ai.operation.name": "chat", "gen_ai.token.type": kind})
-        started[0].set_attributes(reply.facts)
-        self._capture(started[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(reply.texts))])
-        self._end(started, "chat", facts, error)
+                    attributes = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind}
+                    self._tokens.record(count, request.attributes | attributes)
+        span.set_attributes(reply.attributes)
+        self._capture(span, "gen_ai.output.messages", lambda: [_part("assistant", "".join(reply.texts))])
+        self._end(request.started, "chat", request.attributes, error)
 
     def _begin_span(
         self,
         name: str,
         operation: str,
         parent: StartedSpan | None,
-        facts: Mapping[str, Any],
+        attributes: Mapping[str, Any],
         *,
         is_client: bool = False,
     ) -> StartedSpan:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
-        context = set_span_in_context(parent[0]) if parent is not None else None
+        context = set_span_in_context(parent.span) if parent is not None else None
         kind = SpanKind.CLIENT if is_client else SpanKind.INTERNAL
-        attributes = {"gen_ai.operation.name": operation, **facts}
-        return self._tracer.start_span(name, context=context, kind=kind, attributes=attributes), time.monotonic()
+        all_attributes = {"gen_ai.operation.name": operation, **attributes}
+        span = self._tracer.start_span(name, context=context, kind=kind, attributes=all_attributes)
+        return StartedSpan(span, time.monotonic())
 
-    def _end(self, started: StartedSpan, operation: str, facts: Attributes, error: str) -> None:
+    def _end(self, started: StartedSpan, operation: str, attributes: Attributes, error: str) -> None:
+        """End a span and record its duration, measured with these attributes. `error` is empty for a success."""
         from opentelemetry.trace import StatusCode
 
-        span, started_at = started
-        error_facts = {"error.type": error} if error else {}
+        span = started.span
+        error_attributes = {"error.type": error} if error else {}
         if error:
-            span.set_attributes(error_facts)
+            span.set_attributes(error_attributes)
             span.set_status(StatusCode.ERROR)
         span.end()
-        seconds = time.monotonic() - started_at
-        self._durations.record(seconds, {"gen_ai.operation.name": operation, **facts, **error_facts})
+        seconds = time.monotonic() - started.started_at
+        self._durations.record(seconds, {"gen_ai.operation.name": operation, **attributes, **error_attributes})
 
     @property
     def captures(self) -> bool:
@@ -275,20 +303,21 @@ class ReplyFacts:
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
-        self.facts: Attributes = {}
+        self.attributes: Attributes = {}
         self.texts: list[str] = []
 
     def add(self, event: ReplyEvent, *, captures: bool) -> None:
         match event:
             case TextDelta(text=text):
-                self.texts += [text] if captures else []
+                if captures:
+                    self.texts.append(text)
             case ReplyStarted(model=model, response_id=response_id):
                 values = {"gen_ai.response.model": model, "gen_ai.response.id": response_id}
-                self.facts |= {name: value for name, value in values.items() if value}
+                self.attributes |= {name: value for name, value in values.items() if value}
             case UsageReported(usage=usage):
                 self.usage = usage
             case ReplyEnded(stop=stop, raw_stop=raw):
-                self.facts["gen_ai.response.finish_reasons"] = [raw or stop.value]
+                self.attributes["gen_ai.response.finish_reasons"] = [raw or stop.value]
             case _:
                 pass
 
@@ -303,7 +332,7 @@ class TracedProvider:
         self._tracing = tracing
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        span, facts, turn_id = self._tracing.begin_request(self._provider, request)
+        started = self._tracing.begin_request(self._provider, request)
         reply_facts, error = ReplyFacts(), "cancelled"
         stream = self._provider.stream(request)
         try:
@@ -318,7 +347,7 @@ class TracedProvider:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()  # a cancelled reply closes its connection at once
-            self._tracing.end_request(span, facts, turn_id, reply_facts, error)
+            self._tracing.end_request(started, reply_facts, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()

@@ -20,7 +20,7 @@ from qcode.agent.keys.connect import (
     read_key,
     store_key,
 )
-from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
+from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, LOGIN_PREFIX, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -93,7 +93,7 @@ def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
     def on_wait() -> None:
         write_stderr("waiting for the keyring; it may need to be unlocked")
 
-    timeout_s = ATTENDED_S if is_attended else UNATTENDED_S
+    timeout_s = ATTENDED_TIMEOUT_S if is_attended else UNATTENDED_TIMEOUT_S
     paths = folder.paths
     open_store = partial(key_store, paths.state_dir, os.environ, timeout_s=timeout_s, on_wait=on_wait)
     return Keys(os.environ, open_store, key_commands(folder.settings, paths.config_dir))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
+from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, Keys, key_store
 from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.credentials import Credentials
 from qcode.agent.mcp.login import (
@@ -196,7 +196,7 @@ def _forget_login(name: str, settings: Settings, paths: ConfigPaths) -> None:
 
 
 def _keys(paths: ConfigPaths) -> Keys:
-    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, timeout_s=ATTENDED_S))
+    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, timeout_s=ATTENDED_TIMEOUT_S))
 
 
 def _list(options: Options, *, is_json: bool) -> int:

@@ -61,8 +61,8 @@ def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
     put(places.root / ".claude/skills", "pdf")
     found = places.find()
     assert [skill.folder for skill in found.skills] == [mine.resolve()]
-    ((lost, used),) = found.name_clashes
-    assert (lost.folder_label, used.folder_label) == (".claude/skills", "~/.claude/skills")
+    (clash,) = found.name_clashes
+    assert (clash.hidden.folder_label, clash.used.folder_label) == (".claude/skills", "~/.claude/skills")
 
 
 def test_folder_of_the_configuration_is_shown_relative_to_the_home_folder(places: Places) -> None:
