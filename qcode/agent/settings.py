@@ -6,13 +6,13 @@ Only the user's file is ever changed. `outcome_text` describes the result of a c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from qcode.agent.choices import Choices
 from qcode.agent.options import RunContext
 from qcode.config.kinds import BOOLEAN_VALUES
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
+from qcode.config.paths import with_tilde
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
 from qcode.config.show import SettingRow, setting_rows
@@ -75,10 +75,7 @@ class SettingsService:
     @property
     def file(self) -> str:
         """The path of the user's file for display."""
-        try:
-            return f"~/{self._file.relative_to(Path.home())}"
-        except (ValueError, RuntimeError):
-            return str(self._file)
+        return with_tilde(str(self._file))
 
     def settings(self) -> tuple[Setting, ...]:
         """Return all settings; raise `ValueError` with one line if a file cannot be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,6 +64,12 @@ class ConfigPaths:
                 "QCODE_HOME starts with ~, but that home folder does not exist; set an absolute path"
             ) from None
         return cls(root, root / "state")
+
+
+def with_tilde(path: str) -> str:
+    """Return an absolute path with `~` for the home folder; a line number may follow it."""
+    home = os.path.expanduser("~")  # noqa: PTH111  # never raises
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 def exists_or_unknown(path: Path) -> bool:

@@ -96,11 +96,15 @@ def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pyt
     assert "o3-pro" in responses - chat
 
 
-def test_choice_is_kept_and_the_setting_that_overrides_it_is_named(home: Path) -> None:
+def test_choice_is_kept_and_the_setting_that_overrides_it_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert models_service(home).save_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
-    message = models_service(home, 'model = "openai/y"\n').save_model("anthropic/z")
-    assert message == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
+    service = models_service(home, 'model = "openai/y"\n')
+    message = "The next start uses openai/y again, because {}:1 sets it."
+    monkeypatch.setenv("HOME", str(home.parent / "elsewhere"))
+    assert service.save_model("anthropic/z") == message.format(home / "config.toml")
+    monkeypatch.setenv("HOME", str(home.parent))
+    assert service.save_model("anthropic/z") == message.format("~/home/config.toml")
 
 
 def test_model_flag_applies_to_one_run(home: Path) -> None:

@@ -335,6 +335,16 @@ def test_web_page_instead_of_a_reply_names_the_address(cli: CliRunner) -> None:
     assert f"; check the address {address} from --base-url" in one_line(done)
 
 
+def test_hint_about_an_address_from_a_file_shortens_the_path_of_the_file(cli: CliRunner) -> None:
+    with FakeServer("openai", []) as server:
+        address = server.base_url.removesuffix("/v1") + "/v2"
+        config = f'[providers.lab]\ntype = "openai"\nbase_url = "{address}"\n'
+        (cli.home / "config.toml").write_text(config)
+        done = cli.run("-m", "lab/m", "-p", "hi", env={"QCODE_HOME": str(cli.home), "HOME": str(cli.home.parent)})
+    assert done.code == 1
+    assert f"; check the address {address} from ~/{cli.home.name}/config.toml:3" in one_line(done)
+
+
 def test_provider_without_an_address_names_the_setting(cli: CliRunner) -> None:
     (cli.home / "config.toml").write_text('[providers.lab]\ntype = "openai"\n')
     done = cli.run("-m", "lab/m", "-p", "hi", env={"QCODE_HOME": str(cli.home)})

@@ -13,6 +13,7 @@ from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import DEMO, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
+from qcode.config.paths import with_tilde
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import Effort, ModelFacts
@@ -116,7 +117,7 @@ class ModelsService:
         origin = settings.origin("model")
         if settings.model in (None, name) or origin.kind == "flag":  # a flag is for this run only
             return ""
-        return f"The next start uses {settings.model} again, because {origin} sets it."
+        return f"The next start uses {settings.model} again, because {with_tilde(str(origin))} sets it."
 
     def save_effort(self, effort: Effort | None) -> None:
         self._choices.save_effort(effort)

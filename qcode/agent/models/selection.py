@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.options import CHOOSE, LATEST, RunContext
+from qcode.config.paths import with_tilde
 from qcode.config.settings import ProviderSettings, Settings
 from qcode.protocol.errors import (
     CredentialError,
@@ -216,7 +217,7 @@ def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -
     if spec.is_vertex:
         return _vertex_address(spec, settings, env)
     if configured is not None and configured.base_url:
-        return configured.base_url, str(settings.origin(f"providers.{spec.name}.base_url"))
+        return configured.base_url, with_tilde(str(settings.origin(f"providers.{spec.name}.base_url")))
     return registry.base_url_of(spec, env)
 
 
@@ -230,7 +231,7 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
         "host": configured.base_url or "",
     }
     address, variable = vertex_address(env, **names)
-    return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
+    return address, variable or with_tilde(str(settings.origin(f"providers.{spec.name}.project")))
 
 
 def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
@@ -283,7 +284,7 @@ def choose_model(
     """
     if settings.model:
         origin = settings.origin("model")
-        return select_model(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
+        return select_model(settings.model, settings, f"named by {'-m' if flag else with_tilde(str(origin))}", keys)
     if last_used and base_url is None and (selection := _select_last_used(last_used, settings, keys)) is not None:
         return selection
     with_key = _select_with_key(settings, keys, base_url)
