@@ -195,6 +195,8 @@ class SteadyInput(Input):
 
     def watch_selection(self) -> None:
         """Scroll so that the cursor and the characters beside it are in view: an ellipsis covers the first or last."""
+        if not self.is_attached:
+            return  # a field that is created with a value; `on_resize` scrolls it
         before, after = self.value[: self.cursor_position], self.value[self.cursor_position :]
         beside = cell_len(before[-1:]), cell_len(after[:1]) + cell_len(after[1:2])
         region = Region(cell_len(before) - beside[0], 0, beside[0] + max(1, beside[1]), 1)

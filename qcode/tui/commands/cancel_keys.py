@@ -15,12 +15,22 @@ from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.turns import Turns
+from qcode.values import dataclass
 
 _CLEAR = "clear the prompt"
 _SECOND_PRESS_S = 2.0
 """The time in which a second press counts, and for which a hint is shown."""
 _VIM_ESCAPE_S = 0.5
 """For this time after Esc has left vim's insert mode, another Esc has no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstPress:
+    """The first press of a key whose second press has an effect."""
+
+    key: str
+    time: float
+    effect: str
 
 
 class CancelKeys:
@@ -50,8 +60,9 @@ class CancelKeys:
         self._clock = clock
         self._copy = copy
         self._last_key = ""
-        self._first_press: tuple[str, float, str] | None = None  # its key, its time, and the effect of a second press
-        self._announced_copy: tuple[str, float] = ("", float("-inf"))  # the text, and the time of the hint
+        self._first_press: _FirstPress | None = None
+        self._announced_text = ""  # the selected text that the hint promises to copy
+        self._announced_until = float("-inf")
         self._vim_escape_time = float("-inf")
         self._hint_timer: Timer | None = None
 
@@ -102,11 +113,12 @@ class CancelKeys:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or self._widgets.approval.selected_text
-        selected = selected or ("" if prompt.is_refilled else prompt.selected_text)
-        (announced_text, hint_time), self._announced_copy = self._announced_copy, ("", float("-inf"))
-        if not selected and self._clock() - hint_time <= _SECOND_PRESS_S:
+        if not selected and not prompt.is_refilled:
+            selected = prompt.selected_text
+        if not selected and self._clock() <= self._announced_until:
             # A new attempt at the reply has replaced the selected text, but the hint still promises to copy it.
-            selected = announced_text
+            selected = self._announced_text
+        self._announced_text = ""
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
@@ -123,7 +135,7 @@ class CancelKeys:
 
         Until the hint disappears, Ctrl+C copies this text even if it is no longer in the transcript.
         """
-        self._announced_copy = (text, self._clock())
+        self._announced_text, self._announced_until = text, self._clock() + _SECOND_PRESS_S
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
     def note_key(self, key: str) -> None:
@@ -141,18 +153,18 @@ class CancelKeys:
 
     def forget_clear_press(self) -> None:
         """Forget a first Esc whose second press would clear the prompt, because its text has changed."""
-        if self._first_press is not None and self._first_press[2] == _CLEAR:
+        if self._first_press is not None and self._first_press.effect == _CLEAR:
             self._forget_first_press()
 
-    def _is_pressed_again(self, key: str, purpose: str) -> bool:
-        """Return whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
+    def _is_pressed_again(self, key: str, effect: str) -> bool:
+        """Return whether this is the second press of `key`; otherwise show a hint with the effect of a second press."""
         now = self._clock()
         previous, self._first_press = self._first_press, None
         self.hint("")
-        if previous is not None and previous[0] == key and now - previous[1] <= _SECOND_PRESS_S:
+        if previous is not None and previous.key == key and now - previous.time <= _SECOND_PRESS_S:
             return True
-        self._first_press = (key, now, purpose)
-        self.hint(f"press {key} again to {purpose}")
+        self._first_press = _FirstPress(key, now, effect)
+        self.hint(f"press {key} again to {effect}")
         return False
 
     def hint(self, text: str) -> None:

@@ -81,10 +81,10 @@ def _pick_effort(context: CommandContext) -> None:
     from qcode.tui.panels.picker_list import PickerRow
     from qcode.tui.screens.picker import Picker
 
-    rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
+    current = context.model_use.requested_effort
+    rows = [PickerRow(AUTO, AUTO, "model default", is_current=current is None)]
     rows += [
-        PickerRow(level, level, meaning, context.model_use.requested_effort == level)
-        for level, meaning in _EFFORT_MEANINGS.items()
+        PickerRow(level, level, meaning, is_current=level == current) for level, meaning in _EFFORT_MEANINGS.items()
     ]
     is_supported = context.agent.conversation.supports_reasoning
     title = "Effort" if is_supported else "Effort (this model is not known to support reasoning)"
@@ -99,9 +99,9 @@ MODELS: tuple[Command, ...] = (
         "Switch the model",
         "Choose a model by context window, price and features, or switch by name.",
         _model,
-        ("model", "models"),
-        "[name]",
-        lambda context: context.agent.models.names(),
+        names=("model", "models"),
+        argument="[name]",
+        choices=lambda context: context.agent.models.names(),
         opens_picker=True,
     ),
     Command(
@@ -109,9 +109,9 @@ MODELS: tuple[Command, ...] = (
         "Set the effort",
         "Set the reasoning effort from the next turn.",
         _effort,
-        ("effort",),
-        "[level]",
-        lambda _: (AUTO, *EFFORTS),
+        names=("effort",),
+        argument="[level]",
+        choices=lambda _: (AUTO, *EFFORTS),
         opens_picker=True,
     ),
 )
@@ -146,7 +146,8 @@ def _pick_mode(context: CommandContext) -> None:
     is_trusted = context.agent.trust.is_trusted
     current = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
     rows = [
-        PickerRow(mode, mode_label(mode), meaning_of(mode, is_trusted=is_trusted), mode == current) for mode in MODES
+        PickerRow(mode, mode_label(mode), meaning_of(mode, is_trusted=is_trusted), is_current=mode == current)
+        for mode in MODES
     ]
     if current not in MODES:
         rows.insert(0, PickerRow(current, mode_label(current), "chosen at the start", is_current=True))
@@ -171,8 +172,8 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
         return
     context.use_mode(next_mode)
     if context.app is not None and not is_trusted:
-        has_skipped_mode = mode == "default"
-        context.app.hint("/trust enables accept edits" if has_skipped_mode else "")
+        # In a restricted folder, the mode after `default` is skipped.
+        context.app.hint("/trust enables accept edits" if mode == "default" else "")
 
 
 def _is_not_writing_answer(context: CommandContext) -> bool:
@@ -210,9 +211,9 @@ CHAT: tuple[Command, ...] = (
         "Connect a provider",
         "Choose a provider, add its API key and switch to one of its models.",
         _connect,
-        ("connect",),
-        "[provider]",
-        lambda context: context.agent.keys.names(),
+        names=("connect",),
+        argument="[provider]",
+        choices=lambda context: context.agent.keys.names(),
         needs_screen=True,
     ),
     Command(
@@ -220,9 +221,9 @@ CHAT: tuple[Command, ...] = (
         "Change permission mode",
         "Show the permission modes, or switch to one.",
         _mode,
-        ("mode",),
-        "[name]",
-        lambda _: tuple(map(mode_label, MODES)),
+        names=("mode",),
+        argument="[name]",
+        choices=lambda _: tuple(map(mode_label, MODES)),
         opens_picker=True,
     ),
     Command(
@@ -233,13 +234,13 @@ CHAT: tuple[Command, ...] = (
         keys=("shift+tab",),
         when=_is_not_writing_answer,
     ),
-    Command("clear", "New session", "Start a new session. The current one is saved.", _clear, ("clear", "new")),
+    Command("clear", "New session", "Start a new session. The current one is saved.", _clear, names=("clear", "new")),
     Command(
         "trust",
         "Trust this folder",
         "Trust this folder: qcode uses its files, and applies your rules and modes in it.",
         _trust,
-        ("trust",),
+        names=("trust",),
     ),
 )
 
@@ -267,7 +268,7 @@ INTERRUPTS: tuple[Command, ...] = (
         keys=("ctrl+c",),
         needs_screen=True,
     ),
-    Command("quit", "Quit", "Quit qcode.", lambda context, _: context.view.leave(), ("quit", "exit")),
+    Command("quit", "Quit", "Quit qcode.", lambda context, _: context.view.leave(), names=("quit", "exit")),
     Command(
         "quit-empty",
         "Quit",
@@ -301,7 +302,7 @@ PROMPT: tuple[Command, ...] = (
         "Write in your editor",
         "Edit the prompt, an answer or the call of a question in your editor (VISUAL, EDITOR).",
         lambda context, _: context.screen.open_editor(),
-        ("editor",),
+        names=("editor",),
         keys=("ctrl+g",),
         when=_is_editable,
         needs_screen=True,
@@ -360,7 +361,7 @@ def _btw(context: CommandContext, question: str) -> None:
         context.view.notify("info", context.view.aside.attach_answer())
 
 
-def _add_aside(context: CommandContext, _argument: str) -> None:
+def _attach_aside(context: CommandContext, _argument: str) -> None:
     confirmation = context.view.aside.attach_answer()
     context.screen.close_aside()
     context.screen.hint(confirmation)
@@ -368,6 +369,7 @@ def _add_aside(context: CommandContext, _argument: str) -> None:
 
 def _jobs(context: CommandContext, argument: str) -> None:
     action, _, number = argument.rpartition(" ")
+    action = action.strip()
     jobs, view = context.view.jobs, context.view
     if not argument:
         if context.app is not None and jobs.all:
@@ -377,12 +379,15 @@ def _jobs(context: CommandContext, argument: str) -> None:
         else:
             view.show_panel("Background jobs", jobs.listing())
         return
+    if argument in ("stop", "send"):
+        context.refuse(f"Name the job: /jobs {argument} NUMBER. /jobs lists them.")
+        return
     try:
         job = jobs.find(number)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
-    match action.strip():
+    match action:
         case "":
             _show_job(context, job)
         case "stop":
@@ -391,7 +396,7 @@ def _jobs(context: CommandContext, argument: str) -> None:
             view.notify("info", jobs.send(job))
         case _:
             context.refuse(
-                f"Unknown action {quoted(action.strip())}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER."
+                f"Unknown action {quoted(action)}. Type /jobs NUMBER, /jobs stop NUMBER or /jobs send NUMBER."
             )
 
 
@@ -419,24 +424,24 @@ TASKS: tuple[Command, ...] = (
         "Todos",
         "Show or hide the model's to-do list; /todos all shows every item.",
         _todos,
-        ("todos",),
-        "[all]",
-        lambda _: ("all",),
+        names=("todos",),
+        argument="[all]",
+        choices=lambda _: ("all",),
         keys=("ctrl+t",),
     ),
     Command(
         "btw",
         "Ask an aside",
-        "Ask about the conversation without adding to it. Without a question: add the last answer.",
+        "Ask about the conversation without adding to it. Without a question: attach the last answer to your message.",
         _btw,
-        ("btw",),
-        "[question]",
+        names=("btw",),
+        argument="[question]",
     ),
     Command(
         "add-aside",
         "Attach the aside",
         "Attach the question and answer of /btw to the prompt, as a label, and close it.",
-        _add_aside,
+        _attach_aside,
         keys=("ctrl+s",),
         when=lambda context: context.screen.can_add_aside,
         needs_screen=True,
@@ -446,7 +451,7 @@ TASKS: tuple[Command, ...] = (
         "Move to the background",
         "Move the running command to the background.",
         _background,
-        ("background", "bg"),
+        names=("background", "bg"),
         keys=("ctrl+b",),
         when=lambda context: bool(context.agent.conversation.background.calls),
         needs_screen=True,
@@ -456,9 +461,9 @@ TASKS: tuple[Command, ...] = (
         "Background jobs",
         "Show background jobs and their output, stop a job, or send its output to the model.",
         _jobs,
-        ("jobs",),
-        "[stop|send] [number]",
-        _job_choices,
+        names=("jobs",),
+        argument="[stop|send] [number]",
+        choices=_job_choices,
         opens_picker=True,
     ),
 )

@@ -245,9 +245,9 @@ def _as_prompt_command(prompt: ServerPrompt) -> Command:
         f"/{prompt.handle}",
         f"{prompt.description or prompt.prompt.name} (prompt of {prompt.server})",
         partial(_send_prompt, prompt=prompt),
-        (prompt.handle,),
-        prompt.hint,
-        partial(_prompt_choices, prompt=prompt),
+        names=(prompt.handle,),
+        argument=prompt.hint,
+        choices=partial(_prompt_choices, prompt=prompt),
         is_prompt=True,
     )
 
@@ -261,23 +261,25 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
     from qcode.agent.mcp.mentions import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
 
-    typed, problem, text_to_complete = f"/{prompt.handle} {argument}".rstrip(), "", ""
+    typed = f"/{prompt.handle} {argument}".rstrip()
     try:
         values = arguments_of(prompt.prompt, argument)
         missing = missing_arguments(prompt.prompt, values)
     except InputError as refusal:
-        problem, text_to_complete = f"/{prompt.handle}: {refusal}.", typed
-    else:
-        if len(missing) > 1 and context.app is not None:
-            _open_form(context, prompt, values, typed)
-            return
-        if missing:
-            names = ", ".join(one_line(missing_argument.name) for missing_argument in missing)
-            problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
-            text_to_complete = f"{typed} {one_line(missing[0].name)}="
-    if not problem:
-        context.view.send(typed, typed, NO_OPTIONS)
+        _refuse_prompt(context, f"/{prompt.handle}: {refusal}.", typed)
         return
+    if not missing:
+        context.view.send(typed, typed, NO_OPTIONS)
+    elif len(missing) > 1 and context.app is not None:
+        _open_form(context, prompt, values, typed)
+    else:
+        names = ", ".join(one_line(missing_argument.name) for missing_argument in missing)
+        problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
+        _refuse_prompt(context, problem, f"{typed} {one_line(missing[0].name)}=")
+
+
+def _refuse_prompt(context: CommandContext, problem: str, text_to_complete: str) -> None:
+    """Show why the prompt was not sent, and put `text_to_complete` into the prompt."""
     context.view.notify("warning", problem)
     if context.app is not None:
         context.app.prompt.put_back(text_to_complete)
@@ -304,7 +306,9 @@ def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequenc
     if context.app is None or not context.app.prompt.text.lower().startswith(command_start):
         return ()
     completion = context.app.attachments.servers
-    return completion.arguments(prompt, context.app.prompt.text[len(command_start) :]) if completion is not None else ()
+    if completion is None:
+        return ()
+    return completion.arguments(prompt, context.app.prompt.text[len(command_start) :])
 
 
 def find_command(name: str, commands: Sequence[Command]) -> Command | None:
@@ -377,11 +381,11 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
         return ()
     query = argument.lower()
     choices = sorted(command.choices(context), key=lambda choice: _match_rank(choice.lower(), query))
-    # Enter after `/mcp restart` must not restart the first of several servers, only insert its name.
-    is_action = sum(choice.lower().startswith(f"{query} ") for choice in choices) > 1
     if argument in choices:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(_argument_row(name, choice, is_sent=not is_action) for choice in choices if query in choice.lower())
+    # Enter after `/mcp restart` must not restart the first of several servers, only insert its name.
+    is_ambiguous = sum(choice.lower().startswith(f"{query} ") for choice in choices) > 1
+    return tuple(_argument_row(name, choice, is_sent=not is_ambiguous) for choice in choices if query in choice.lower())
 
 
 def _match_rank(choice: str, query: str) -> int:
@@ -421,16 +425,22 @@ def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
     An exact name comes first, then names that start with it, then names such as `docs:review`, whose part after the
     colon starts with it.
     """
-    rows: list[tuple[int, int, MenuItem]] = []
+    matches: list[tuple[int, int, str, Command]] = []
     for command in context.commands:
-        name = next((name for name in command.names if name.startswith(start)), "")
-        if name:
-            rows.append((0 if name == start else 1, frequency_rank(command), _command_row(command, name, context)))
-            continue
-        name = next((name for name in command.names if f":{start}" in name), "")
-        if name:
-            rows.append((2, frequency_rank(command), _command_row(command, name, context)))
-    return tuple(row for _, _, row in sorted(rows, key=lambda row: row[:2]))
+        if matched := _match_name(command, start):
+            name_rank, name = matched
+            matches.append((name_rank, frequency_rank(command), name, command))
+    matches.sort(key=lambda match: match[:2])  # by the ranks
+    return tuple(_command_row(command, name, context) for _, _, name, command in matches)
+
+
+def _match_name(command: Command, start: str) -> tuple[int, str] | None:
+    """Return the name or alias of a command that `start` finds, after its rank; None if there is none."""
+    name = next((name for name in command.names if name.startswith(start)), "")
+    if name:
+        return (0 if name == start else 1), name
+    name = next((name for name in command.names if f":{start}" in name), "")
+    return (2, name) if name else None
 
 
 def _command_row(command: Command, name: str, context: CommandContext) -> MenuItem:
@@ -445,7 +455,10 @@ def _command_row(command: Command, name: str, context: CommandContext) -> MenuIt
 def argument_hint(text: str, context: CommandContext) -> str:
     """Return the argument hint to show after `text`, which is a command and nothing else; empty for other text."""
     typed = split_command(text)
-    command = find_command(typed[0], context.commands) if typed is not None and not typed[1] else None
-    if command is None or not command.argument:
+    if typed is None:
+        return ""
+    name, argument = typed
+    command = find_command(name, context.commands)
+    if argument or command is None or not command.argument:
         return ""
     return command.argument if text.endswith(" ") else f" {command.argument}"

@@ -40,7 +40,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
         context.view.show_panel("Permissions", permission_text.permissions_text(permissions))
     elif action == "check" and operand:
         kind, value = permission_text.parse_check(operand)
-        context.view.run_later(_check(context, kind, value))
+        context.view.run_later(_show_verdict(context, kind, value))
     elif action in (*permission_text.EFFECTS, *permission_text.REMOVE_WORDS, *permission_text.SAVE_WORDS) and operand:
         try:
             context.view.notify("info", permission_text.change_rules(permissions, action, operand))
@@ -51,7 +51,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
         context.refuse(usage)
 
 
-async def _check(context: CommandContext, kind: CheckedKind, value: str) -> None:
+async def _show_verdict(context: CommandContext, kind: CheckedKind, value: str) -> None:
     from qcode.tui.screens import permission_text
 
     verdict = await asyncio.to_thread(context.agent.permissions.check, kind, value)
@@ -103,19 +103,19 @@ def _memory(context: CommandContext, text: str) -> None:
         return
     files, line = split_memory_line(text, memory.editable_files())
     if len(files) == 1:
-        _append(context, files[0].path, line)
+        _append_line(context, files[0].path, line)
     elif context.app is not None:
         from qcode.tui.screens.inspection import MemoryTargetPicker
 
         context.screen.open_screen(
             MemoryTargetPicker(files, line),
-            lambda path: _append(context, path, line) if path is not None else None,
+            lambda path: _append_line(context, path, line) if path is not None else None,
         )
     else:
         context.view.notify("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
 
 
-def _append(context: CommandContext, path: str, line: str) -> None:
+def _append_line(context: CommandContext, path: str, line: str) -> None:
     try:
         context.view.notify("info", one_line(context.agent.memory.append(path, line)))
     except ValueError as refusal:
@@ -189,7 +189,8 @@ def _hooks(context: CommandContext, _argument: str) -> None:
 
     hooks = context.agent.conversation.hooks
     if hooks is None:
-        context.view.notify("info", with_app_commands(NO_HOOKS).replace("`", ""))
+        text = with_app_commands(NO_HOOKS)
+        context.view.notify("info", text.replace("`", ""))  # a notice is not Markdown
         return
     lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.stats)
     context.view.show_panel("Hooks", "\n".join(lines))
@@ -225,7 +226,7 @@ def _skill_choices(context: CommandContext) -> Sequence[str]:
 
 
 def send_skill(context: CommandContext, arguments: str, *, skill: Skill) -> None:
-    """Send the prompt of a skill; its commands that need approval are asked about first."""
+    """Send the prompt of a skill. First ask about each of its commands that needs approval."""
     context.view.run_later(_send_skill(context, skill, arguments))
 
 
@@ -233,8 +234,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
     try:
         text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
     except QcodeError as refusal:
-        message = str(refusal)
-        context.refuse(f"{capitalized(message)}.")
+        context.refuse(f"{capitalized(str(refusal))}.")
     else:
         context.view.send(text, options.shown_prompt, options)
 
@@ -258,67 +258,67 @@ CONTROLS: tuple[Command, ...] = (
         "Plan first",
         "Switch to plan mode: nothing changes before you approve a plan. /plan show opens the last plan again.",
         _plan,
-        ("plan",),
-        "[prompt | show]",
-        lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored_messages) else (),
+        names=("plan",),
+        argument="[prompt | show]",
+        choices=lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored_messages) else (),
     ),
     Command(
         "permissions",
         "Permissions",
         "Show, add, remove, save and test permission rules; list this session's decisions.",
         _permissions,
-        ("permissions", "allowed-tools"),
-        "[list | allow|ask|deny|remove|save|check …]",
-        _permission_choices,
+        names=("permissions", "allowed-tools"),
+        argument="[list | allow|ask|deny|remove|save|check …]",
+        choices=_permission_choices,
     ),
     Command(
         "tools",
         "Tools",
         "List the model's tools, their permissions and their token cost.",
         _tools,
-        ("tools",),
-        "[name]",
-        _tool_choices,
+        names=("tools",),
+        argument="[name]",
+        choices=_tool_choices,
     ),
     Command(
         "hooks",
         "Hooks",
         "List the hooks, their runs and their failures.",
         _hooks,
-        ("hooks",),
+        names=("hooks",),
     ),
     Command(
         "skills",
         "Skills",
         "List the skills, run one by name, or show its file.",
         _skills,
-        ("skills",),
-        "[name [arguments] | show name]",
-        _skill_choices,
+        names=("skills",),
+        argument="[name [arguments] | show name]",
+        choices=_skill_choices,
     ),
     Command(
         "memory",
         "Instruction files",
         "Show and edit the instruction files, or add TEXT as a line.",
         _memory,
-        ("memory",),
-        "[text]",
-        _memory_choices,
+        names=("memory",),
+        argument="[text]",
+        choices=_memory_choices,
     ),
     Command(
         "init",
         "Write an AGENTS.md",
         "Have the model write or improve this project's AGENTS.md.",
         _init,
-        ("init",),
-        "[what matters]",
+        names=("init",),
+        argument="[what matters]",
     ),
     Command(
         "doctor",
         "Doctor",
         "Check terminal, tools and configuration.",
         _doctor,
-        ("doctor",),
+        names=("doctor",),
     ),
 )
 
@@ -357,9 +357,9 @@ SERVERS: tuple[Command, ...] = (
         "Tool servers",
         "Show tool servers and their tools; approve or restart a server.",
         _mcp,
-        ("mcp",),
-        "[name | restart name]",
-        _server_choices,
+        names=("mcp",),
+        argument="[name | restart name]",
+        choices=_server_choices,
         needs_screen=True,
     ),
 )

@@ -105,15 +105,15 @@ def _keys(context: CommandContext, _argument: str) -> None:
 def _help(context: CommandContext, topic: str) -> None:
     if not topic:
         context.view.show_panel("Help", help_text(context))
+    elif topic == _ALL and context.app is None:
+        context.view.show_panel("Help", _linear_help(context, typed_names(context.commands)))
     elif topic == _ALL:
-        context.view.show_panel(
-            "Help", help_text(context) if context.app else _linear_help(context, typed_names(context.commands))
-        )
+        context.view.show_panel("Help", help_text(context))
     elif topic == _DEMO:
         context.view.show_panel("Demo model", demo_text())
     elif (command := find_command(topic.removeprefix("/"), context.commands)) is not None:
-        aliases = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
-        context.view.show_panel(command.usage, command.help + aliases)
+        aliases = ", ".join(f"/{alias}" for alias in command.names[1:])
+        context.view.show_panel(command.usage, command.help + (f"\nAlso: {aliases}" if aliases else ""))
     else:
         hint = suggestion(topic, [_DEMO, _ALL, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
         context.refuse(with_hint(f"No help on {quoted(topic)}", hint))
@@ -124,13 +124,21 @@ def _help_topics(context: CommandContext) -> Sequence[str]:
 
 
 HELP: tuple[Command, ...] = (
-    Command("help", "Help", "Show the commands, or help on one topic.", _help, ("help",), "[topic]", _help_topics),
+    Command(
+        "help",
+        "Help",
+        "Show the commands, or help on one topic.",
+        _help,
+        names=("help",),
+        argument="[topic]",
+        choices=_help_topics,
+    ),
     Command(
         "keys",
         "Show keys",
         "Show or hide the list of keys.",
         _keys,
-        ("keys",),
+        names=("keys",),
         keys=("f1",),
         needs_screen=True,
     ),

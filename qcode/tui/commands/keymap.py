@@ -23,12 +23,8 @@ def keymap(user_keys: Mapping[str, str], commands: Sequence[Command]) -> dict[st
     ids = {command.id for command in commands}
     assigned = {command_id: _split_keys(keys) for command_id, keys in user_keys.items() if command_id in ids}
     used_keys = {key for keys in assigned.values() for key in keys}
-    return {
-        command.id: assigned[command.id]
-        if command.id in assigned
-        else tuple(key for key in command.keys if key not in used_keys)
-        for command in commands
-    }
+    defaults = {command.id: tuple(key for key in command.keys if key not in used_keys) for command in commands}
+    return {**defaults, **assigned}
 
 
 def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
@@ -71,7 +67,7 @@ def _split_keys(keys: str) -> tuple[str, ...]:
 
 def _textual_key(key: str) -> str:
     """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
-    *modifiers, last = key.split("+") if len(key) > 1 else [key]
+    *modifiers, last = key.split("+") if key != "+" else ["+"]
     if len(last) == 1 and not last.isalnum():
         last = _character_to_key(last)
     if len(last) > 1 or modifiers:
@@ -80,8 +76,12 @@ def _textual_key(key: str) -> str:
 
 
 def _is_key(key: str) -> bool:
+    """Return whether Textual can report `key`, which has Textual's names."""
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
+    if len(last) == 1 or last in _TEXTUAL_KEYS:
+        return True
     # `key_to_character` accepts every Unicode name, such as `tangerine`, so the character must be on a keyboard.
-    return len(last) == 1 or last in _TEXTUAL_KEYS or (key_to_character(last) or "\0") in string.punctuation
+    character = key_to_character(last)
+    return character is not None and character in string.punctuation

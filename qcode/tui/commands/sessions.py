@@ -38,7 +38,7 @@ async def _run_rewind(
         context.view.notify("info", str(refusal))
         return
     if not plan.doubtful or context.app is None:
-        await _perform(context, plan, ())
+        await _perform(context, plan, overwritten_paths=())
         return
 
     def on_answer(answer: str | None) -> None:
@@ -85,7 +85,6 @@ def _rewind(context: CommandContext, _argument: str) -> None:
     if not messages:
         context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return
-
     _pick_message(context, messages)
 
 
@@ -201,9 +200,9 @@ def resume_at_start(context: CommandContext, session_id: str, on_open: Callable[
 
 
 def _choose_session(
-    context: CommandContext, on_open: Callable[[], None] = lambda: None, highlighted: str = "", *, words: str = ""
+    context: CommandContext, on_open: Callable[[], None] = lambda: None, highlighted: str = "", *, filter_text: str = ""
 ) -> None:
-    """Let the user choose a session. `words` is the initial filter, which also searches the messages."""
+    """Let the user choose a session. `highlighted` is an id; `filter_text` also searches the messages."""
 
     def on_pick(chosen: str | None) -> None:
         if chosen is not None:
@@ -214,7 +213,7 @@ def _choose_session(
     from qcode.tui.screens.sessions import SessionPicker
 
     context.screen.open_screen(
-        SessionPicker(context.agent.sessions, time.time, highlighted, filter_text=words), on_pick
+        SessionPicker(context.agent.sessions, time.time, highlighted, filter_text=filter_text), on_pick
     )
 
 
@@ -232,7 +231,7 @@ def _open_session(
         return
     except UnknownSession as refusal:
         if not at_start:
-            _choose_session(context, on_open, words=session_id)
+            _choose_session(context, on_open, filter_text=session_id)
             return
         context.refuse(str(refusal))
     except ValueError as refusal:
@@ -251,7 +250,7 @@ def _offer_copy(
 
     def on_pick(answer: str | None) -> None:
         if answer == "list":
-            _choose_session(context, on_open, session_id)
+            _choose_session(context, on_open, highlighted=session_id)
             return
         if answer == "copy":
             _fork(context, session_id)
@@ -319,7 +318,7 @@ SESSIONS: tuple[Command, ...] = (
         "Rewind",
         "Go back to the state before one of your messages: conversation, files or both.",
         _rewind,
-        ("rewind", "checkpoints"),
+        names=("rewind", "checkpoints"),
         needs_screen=True,
     ),
     Command(
@@ -327,17 +326,19 @@ SESSIONS: tuple[Command, ...] = (
         "Undo the last turn",
         "Undo the last turn and its file changes.",
         _undo,
-        ("undo",),
+        names=("undo",),
     ),
-    Command("redo", "Redo", "Revert the last undo or rewind.", _redo, ("redo",)),
-    Command("diff", "Show changes", "Show the file changes of each turn, and undo a file or a hunk.", _diff, ("diff",)),
+    Command("redo", "Redo", "Revert the last undo or rewind.", _redo, names=("redo",)),
+    Command(
+        "diff", "Show changes", "Show the file changes of each turn, and undo a file or a hunk.", _diff, names=("diff",)
+    ),
     Command(
         "compact",
         "Compact the conversation",
         "Replace older messages with a summary; FOCUS names what to keep.",
         _compact,
-        ("compact", "compress"),
-        "[focus]",
+        names=("compact", "compress"),
+        argument="[focus]",
         needs_screen=True,
     ),
     Command(
@@ -348,7 +349,7 @@ SESSIONS: tuple[Command, ...] = (
             "Context",
             context_text(context.agent.conversation.context_report(), has_bar=context.app is not None),
         ),
-        ("context",),
+        names=("context",),
     ),
     Command(
         "cost",
@@ -357,27 +358,27 @@ SESSIONS: tuple[Command, ...] = (
         lambda context, _: context.view.show_panel(
             "Usage", usage_report_text(context.agent.conversation.usage(), context.agent.conversation.metrics)
         ),
-        ("cost", "usage", "stats"),
+        names=("cost", "usage", "stats"),
     ),
     Command(
         "resume",
         "Resume a session",
         "Resume another session of this folder; WORDS search its messages.",
         _resume,
-        ("resume", "sessions"),
-        "[id | words]",
+        names=("resume", "sessions"),
+        argument="[id | words]",
         opens_picker=True,
         needs_screen=True,
     ),
-    Command("rename", "Rename the session", "Give this session a name.", _rename, ("rename",), "name"),
-    Command("fork", "Fork the session", "Continue in a copy of this session.", _fork, ("fork",)),
+    Command("rename", "Rename the session", "Give this session a name.", _rename, names=("rename",), argument="name"),
+    Command("fork", "Fork the session", "Continue in a copy of this session.", _fork, names=("fork",)),
     Command(
         "export",
         "Export the session",
         "Export this session to a file in Markdown, JSON or HTML.",
         _export,
-        ("export",),
-        "[md|json|html] [path] [--turns 3-7] [--no-tools]",
-        lambda _: ("md", "json", "html", "--turns", "--no-tools"),
+        names=("export",),
+        argument="[md|json|html] [path] [--turns 3-7] [--no-tools]",
+        choices=lambda _: ("md", "json", "html", "--turns", "--no-tools"),
     ),
 )

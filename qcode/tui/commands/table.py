@@ -55,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def by_id(command_id: str) -> Command:
+    """Return a built-in command."""
     return next(command for command in COMMANDS if command.id == command_id)
 
 
@@ -63,7 +64,7 @@ _SKILL_PREFIX = "skill:"
 _MAX_HELP_CHARS, _MAX_HINT_CHARS = 200, 40
 _SENDS_PROMPT = frozenset({"plan", "init"})
 """Built-in commands that send a prompt."""
-_TAKES_NO_LABELS = "cannot take images or asides. Delete the label, or send it with a message."
+_CANNOT_TAKE_LABELS = "cannot take images or asides. Delete the label, or send it with a message."
 
 
 def as_custom_command(custom: CustomCommand) -> Command:
@@ -75,8 +76,8 @@ def as_custom_command(custom: CustomCommand) -> Command:
         f"/{custom.name}",
         f"{description} ({owner})",
         partial(_send_custom, custom=custom),
-        (custom.name,),
-        custom.argument,
+        names=(custom.name,),
+        argument=custom.argument,
         is_prompt=True,
     )
 
@@ -94,8 +95,8 @@ def as_skill_command(skill: Skill) -> Command:
         f"/{skill.handle}",
         f"{cut(skill.description, _MAX_HELP_CHARS)} ({noun}, {skill.folder_label})",
         partial(send_skill, skill=skill),
-        (skill.handle.lower(),),
-        cut(skill.hint, _MAX_HINT_CHARS),
+        names=(skill.handle.lower(),),
+        argument=cut(skill.hint, _MAX_HINT_CHARS),
         is_prompt=True,
     )
 
@@ -112,33 +113,33 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
 
 
 def submit_text(context: CommandContext, text: str, typed_text: str, attached: tuple[Block, ...]) -> None:
-    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell.
+    """Send a submitted prompt, run a `/command`, or run a `!line` in the shell.
 
     `typed_text` is the text as the user typed it. In `text`, the labels of pastes are replaced by the pasted text.
     """
     app = context.screen
     app.close_help()
-    typed = split_command(text)
+    name_and_argument = split_command(text)
     if text.startswith("!"):
         if attached:
-            replace(context, typed=typed_text).refuse(f"A shell command {_TAKES_NO_LABELS}")
+            replace(context, typed=typed_text).refuse(f"A shell command {_CANNOT_TAKE_LABELS}")
         elif line := text[1:].strip():
             app.start_shell(line)
         return
-    if typed is None and context.key_guard.holds_back(text):
+    if name_and_argument is None and context.key_guard.holds_back(text):
         notice = KEY_HELD_BACK.format(advice="/connect stores a key")
         replace(context, typed=typed_text).refuse(notice)
         return
-    if typed is None:
+    if name_and_argument is None:
         app.turns.submit(Submission(text, typed_text, attached))
         return
-    name, argument = typed
+    name, argument = name_and_argument
     command = find_command(name.lower(), context.commands)
     if command is None:
         replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
         return
     if attached and not (command.is_prompt or command.id in _SENDS_PROMPT):
-        replace(context, typed=typed_text).refuse(f"/{name} {_TAKES_NO_LABELS}")
+        replace(context, typed=typed_text).refuse(f"/{name} {_CANNOT_TAKE_LABELS}")
         return
     # Only a command that sends a prompt can have attachments, which are sent with this prompt.
     context.agent.conversation.attach(attached)
