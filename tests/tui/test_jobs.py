@@ -299,6 +299,7 @@ def test_jobs_command_without_a_number_asks_for_one(tmp_path: Path) -> None:
     output = talk(tmp_path, "/jobs stop", "/quit")
     assert "Name the job: /jobs stop NUMBER. /jobs lists them." in output
 
+
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c"), ("/", "e", "x", "i", "t", "enter")])
 def test_quit_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[str, ...]) -> None:
     async def test(run: Running) -> None:

@@ -72,7 +72,9 @@ def test_api_key_is_held_back_until_it_is_sent_again() -> None:
     conversation = ScriptedConversation()
     key = "sk-" + "a1B2" * 8
     output = "\n".join(talk(conversation, key, "hello"))
-    assert "This looks like an API key, so it was not sent to the model. qcode login PROVIDER stores a key" in output
+    assert (
+        "This looks like an API key, so it was not sent to the model. qcode auth login PROVIDER stores a key" in output
+    )
     assert conversation.prompts == ["hello"]
     talk(conversation, key, key)
     assert conversation.prompts == ["hello", key]

@@ -108,6 +108,15 @@ def test_rejected_text_can_be_sent_as_the_reason() -> None:
     assert 'Enter alone sends "please use rg".' in output
 
 
+def test_rejected_text_at_a_confirmation_is_not_offered_as_a_reason() -> None:
+    approval = ToolApproval(
+        ASKS, "Run this?", "pytest", kind="command", offers=("prefix",), prefix_rule="shell(pytest *)"
+    )
+    decisions, output = answers(approval, "2", "run it once", "n", "n")
+    assert '"run it once" is not one of the choices. Type 1 to 2, or a letter: y, n.' in output
+    assert decisions == [Deny()]
+
+
 def test_list_of_all_reasons_replaces_the_line_that_counts_them() -> None:
     why = "Asks because a; and 1 more · the command runs outside the sandbox"
     approval = ToolApproval(call(), "Run it?", "ls", kind="command", why=why, reasons=("a", "b"))

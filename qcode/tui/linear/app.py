@@ -50,10 +50,10 @@ from qcode.tui.panels.todos import are_all_done, todo_changes, todo_lines, todo_
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
-from qcode.tui.terminal.driver import BELL
 from qcode.tui.transcript.replay import is_shown_by_resume, replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome, resume_hint
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -118,7 +118,7 @@ class LinearCommandView:
         self.notify("info", "The reply is above; select it in the terminal to copy it.")
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        self._app.prompt_to_send = (text, replace(options, shown_prompt=typed))
+        self._app.prompt_to_send = PromptToSend(text, replace(options, shown_prompt=typed))
 
     def run_later(self, work: Coroutine[Any, Any, object]) -> None:
         self._app.pending_work.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
@@ -136,6 +136,14 @@ class LinearCommandView:
 
     def leave(self) -> None:
         self._app.pending_work.append(self._app.leave())
+
+
+@dataclass(frozen=True, slots=True)
+class PromptToSend:
+    """A prompt that a command sends."""
+
+    text: str
+    options: TurnOptions
 
 
 class LinearApp:
@@ -172,7 +180,7 @@ class LinearApp:
         self.context = CommandContext(agent, offered, model_use, self._command_view)
         self._open_approvals: list[TurnApproval] = []
         self._is_cancelling = False
-        self.prompt_to_send: tuple[str, TurnOptions] | None = None
+        self.prompt_to_send: PromptToSend | None = None
         """The prompt that the current command sends after it has run."""
         self.pending_work: list[Coroutine[Any, Any, None]] = []
         """The work that the current command or shell line has started; awaited before the next prompt."""
@@ -192,7 +200,7 @@ class LinearApp:
             if text is None:
                 await self.leave()
             elif text.strip():
-                await self._handle_input(text)
+                await self._run_input(text)
         return 0
 
     def print_resume_hint(self) -> None:
@@ -223,22 +231,26 @@ class LinearApp:
             question, Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
         )
         if self.aside.has_answer:
-            self.view.add_mark("not part of the conversation; /btw without a question adds it to your next message")
+            self.view.add_mark("not part of the conversation; /btw without a question attaches it to your next message")
 
     def _output_command(self) -> Command:
         """Return the command that prints a truncated result in full; the app shows it in its card."""
 
         def show(_context: CommandContext, argument: str) -> None:
-            number = int(argument) if argument.isdecimal() else None
-            text = self.view.truncated_result(number) if number is not None or not argument else None
-            if text is None:
-                which = f"number {quoted(argument)}" if argument else "yet"
-                self.view.add_notice("warning", f"No truncated result {which}.")
-            else:
+            text = None
+            if not argument:
+                text = self.view.last_truncated_result()
+            elif argument.isdecimal():
+                text = self.view.truncated_result(int(argument))
+            if text is not None:
                 self.view.print_verbatim(text)
+            elif argument:
+                self.view.add_notice("warning", f"No truncated result number {quoted(argument)}.")
+            else:
+                self.view.add_notice("warning", "No truncated result yet.")
 
         title, meaning = "Show a whole result", "Print all lines of a truncated result, by default the last."
-        return Command("output", title, meaning, show, ("output",), "[number]")
+        return Command("output", title, meaning, show, names=("output",), argument="[number]")
 
     def _watch_job(self, job: Job) -> None:
         """Report the start of a job at once, and its end before the next prompt: a line must not split typed text."""
@@ -294,24 +306,24 @@ class LinearApp:
             self.jobs.report_change(self._ended_jobs.pop(0))
         return await self._terminal.ask_text("User: ")
 
-    async def _handle_input(self, text: str) -> None:
-        """Run what the user typed: a prompt, a `/command`, or a `!line` for the shell."""
-        typed = split_command(text)
+    async def _run_input(self, text: str) -> None:
+        """Send a prompt, run a `/command`, or run a `!line` in the shell."""
+        name_and_argument = split_command(text)
         if text.startswith("!"):
-            await self._run_line(text[1:].strip())
+            await self._run_shell_line(text[1:].strip())
             return
-        if typed is None and self.context.key_guard.holds_back(text):
-            self.view.add_notice("warning", KEY_HELD_BACK.format(advice="qcode login PROVIDER stores a key"))
+        if name_and_argument is None and self.context.key_guard.holds_back(text):
+            self.view.add_notice("warning", KEY_HELD_BACK.format(advice="qcode auth login PROVIDER stores a key"))
             return
-        if typed is None:
+        if name_and_argument is None:
             await self._run_turn(text)
             return
-        name, argument = typed
+        name, argument = name_and_argument
         command = find_command(name.lower(), self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
             await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
-        elif command is None and (of_screen := find_command(name.lower(), COMMANDS)) is not None:
-            alternative = _ALTERNATIVES.get(of_screen.id, "/help lists the commands.")
+        elif command is None and (screen_command := find_command(name.lower(), COMMANDS)) is not None:
+            alternative = _ALTERNATIVES.get(screen_command.id, "/help lists the commands.")
             self.view.add_notice("warning", f"/{name} is not available in the linear mode. {alternative}")
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
@@ -319,33 +331,35 @@ class LinearApp:
             self.view.add_notice("warning", problem)
         else:
             command.run(self.context, argument)
-            while self.pending_work:
-                await self.pending_work.pop()
-            if self.prompt_to_send is not None:
-                (text, options), self.prompt_to_send = self.prompt_to_send, None
-                await self._run_turn(text, options)
+            await self._finish_pending_work()
+            prompt, self.prompt_to_send = self.prompt_to_send, None
+            if prompt is not None:
+                await self._run_turn(prompt.text, prompt.options)
 
-    async def _run_line(self, line: str) -> None:
+    async def _run_shell_line(self, line: str) -> None:
         """Run a line in the shell and wait for its end."""
         if line:
             self._shell.start(line)
+        await self._finish_pending_work()
+
+    async def _finish_pending_work(self) -> None:
         while self.pending_work:
-            await self.pending_work.pop()
+            await self.pending_work.pop(0)
 
     async def _run_turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
         self._command_view.is_turn_running = True
         self._is_cancelling = False
         try:
-            await self._show(self.agent.conversation.submit(text, options=options))
+            await self._show_turn(self.agent.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: after any error the session continues
             self._presenter.abandon(report_failure(failure, self.agent.report_crash))
         finally:
             self._command_view.is_turn_running = False
             self._open_approvals.clear()
         if self._settings.ui.bell:
-            self._terminal.write_line(BELL)
+            self._terminal.ring()
 
-    async def _show(self, events: AsyncIterator[TurnEvent]) -> None:
+    async def _show_turn(self, events: AsyncIterator[TurnEvent]) -> None:
         try:
             async for event in events:
                 if isinstance(event, TurnEnded):
@@ -353,11 +367,11 @@ class LinearApp:
                 self._presenter.present(event)
                 self._show_todo_changes(event)
                 while self._open_approvals:
-                    await self._answer(self._open_approvals[0])
+                    await self._ask_user(self._open_approvals[0])
                 if isinstance(event, TurnEnded):
                     self.view.end_turn()
                     return
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # let Ctrl+C be handled, even if the provider yields events without ever waiting
         finally:
             await close_events(events)
         self._presenter.abandon(UNEXPECTED_END)
@@ -370,14 +384,16 @@ class LinearApp:
                 self.view.print_text(f"Todos: {text}")
             self.todos = items
 
-    async def _answer(self, approval: TurnApproval) -> None:
+    async def _ask_user(self, approval: TurnApproval) -> None:
         """Ask a question and pass the decision to the conversation."""
         decision = Deny() if self._is_cancelling else await self._questions.decide(approval)
         self.withdraw(approval.id)
         if trusts_folder(decision):
             self.view.add_notice("info", self.agent.trust.accept())
         self.agent.conversation.answer(approval.id, decision)
-        if decision == Deny() and not (isinstance(approval, Question) and approval.server):
+        # A No without a reason stops the turn; to a question of a tool server, it declines only that question.
+        is_of_server = isinstance(approval, Question) and bool(approval.server)
+        if decision == Deny() and not is_of_server:
             self.stop()
 
 

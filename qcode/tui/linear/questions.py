@@ -35,6 +35,7 @@ from qcode.tui.panels.choices import (
     reason_list,
     risk_line,
 )
+from qcode.values import dataclass
 
 EDIT_LETTER = "e"
 _EDIT_LINE = f"Type {EDIT_LETTER} to edit it in your editor before it runs."
@@ -51,6 +52,16 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
     return same_label[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The result of a question with choices."""
+
+    result: Option | Decision | None
+    """An option, or the decision of a typed text; None at the end of the input, or if the turn is cancelled."""
+    rejected: str = ""
+    """The last text of several words that was no choice. It may be a reason, which the user need not type again."""
+
+
 class LinearQuestions:
     """Prints approvals and reads lines until one of them is a decision, or until `is_cancelled` returns True."""
 
@@ -65,21 +76,30 @@ class LinearQuestions:
         self._terminal.forget_typed()
         form = form_of(approval)
         draft = approval.draft if isinstance(approval, ToolApproval) else None
-        self._show(approval, form)
-        if _has_no_choices(form):
-            return await self._read_text(form, "")
+        self._print_question(approval, form)
+        if form.is_text_only:
+            return await self._read_text(form)
         self._show_choices(form.options)
         if draft is not None:
             self._view.print_text(_EDIT_LINE)
-        return await self._decide(form, draft)
+        return await self._read_decision(form, draft)
 
-    def _show(self, approval: TurnApproval, form: Form) -> None:
+    def _print_question(self, approval: TurnApproval, form: Form) -> None:
+        view = self._view
+        is_asked_by_model = isinstance(approval, Question) and not approval.server
+        view.print_text(f"Question: {question_line(approval) if is_asked_by_model else question_with_asker(approval)}")
+        if approval.detail:
+            self._print_detail(approval, form)
+        risks = risk_line(ensure_visible(approval.detail)) if form.format == "command" else ""
+        # The list of all reasons repeats the line with the first ones, but not where the command runs.
+        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.why,)
+        for line in (risks, *reasons):
+            if line:
+                view.print_text(line)
+
+    def _print_detail(self, approval: TurnApproval, form: Form) -> None:
         view, detail = self._view, ensure_visible(approval.detail)
-        is_of_model = isinstance(approval, Question) and not approval.server
-        view.print_text(f"Question: {question_line(approval) if is_of_model else question_with_asker(approval)}")
         match form.format:
-            case _ if not detail:
-                pass
             case "edit" if isinstance(approval, ToolApproval):
                 view.print_diff(approval.call.call_id, approval.detail)
             case "command":
@@ -93,61 +113,55 @@ class LinearQuestions:
                     view.print_text(rows)
             case "call":
                 view.print_text(detail)
-        risks = risk_line(detail) if form.format == "command" else ""
-        # The list of all reasons repeats the line with the first ones, but not where the command runs.
-        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.why,)
-        for line in (risks, *reasons):
-            if line:
-                view.print_text(line)
 
     def _show_choices(self, options: Sequence[Option]) -> None:
         self._view.print_text("\n".join(choice_line(number, option) for number, option in enumerate(options, 1)))
 
-    async def _decide(self, form: Form, draft: Draft | None) -> Decision:
+    async def _read_decision(self, form: Form, draft: Draft | None) -> Decision:
         while True:
-            chosen, rejected = await self._choose(form, draft)
-            if isinstance(chosen, Option) and chosen.warning:
-                confirmation = confirmation_form(chosen, form)
+            chosen = await self._choose(form, draft)
+            result = chosen.result
+            if isinstance(result, Option) and result.warning:
+                confirmation = confirmation_form(result, form)
                 self._view.print_text(confirmation.why)
                 self._show_choices(confirmation.options)
-                chosen, _ = await self._choose(confirmation, None)
-                if chosen is BACK:
+                result = (await self._choose(confirmation, None)).result
+                if result is BACK:
                     self._show_choices(form.options)
                     continue
-            if chosen is None:
+            if result is None:
                 return Deny()
-            if not isinstance(chosen, Option):
-                return chosen
-            return await self._read_text(form, rejected) if chosen.decision is None else chosen.decision
+            if not isinstance(result, Option):
+                return result
+            if result.decision is None:
+                return await self._read_text(form, chosen.rejected)
+            return result.decision
 
-    async def _choose(self, form: Form, draft: Draft | None) -> tuple[Option | Decision | None, str]:
-        """Return the chosen option, or the decision of a typed text, and the last text that was rejected.
-
-        Only a rejected text of several words is returned: it may be a reason, which the user need not type again. The
-        decision is None at the end of the input, or if the turn is cancelled.
-        """
+    async def _choose(self, form: Form, draft: Draft | None) -> _Chosen:
+        """Read lines until one of them is a choice, or a decision by its text."""
         rejected = ""
         takes_text = form.text_decision is Answer
-        label = f"Answer (1 to {len(form.options)}{', or your own words' if takes_text else ''}): "
+        own_words = ", or your own words" if takes_text else ""
         while not self._is_cancelled():
-            line = await self._terminal.ask(label)
+            line = await self._terminal.ask(f"Answer (1 to {len(form.options)}{own_words}): ")
             if line is None:
                 break
             typed = line.strip()
             if typed.lower() == EDIT_LETTER and draft is not None:
                 if (revised := await self._edit_call(draft)) is not None:
-                    return revised, ""
+                    return _Chosen(revised)
                 continue
             matches = matching_options(typed, form.options)
             if len(matches) == 1:
                 if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
                     self._view.print_text(f"Chosen: {matches[0].label}.")
-                return matches[0], rejected
+                return _Chosen(matches[0], rejected)
             if takes_text and typed and not matches and not typed.isdigit():
-                return Answer(typed), ""
-            rejected = typed if " " in typed else rejected
+                return _Chosen(Answer(typed))
+            if " " in typed:
+                rejected = typed
             self._reject(typed, form.options, matches, keeps_text=bool(rejected))
-        return None, ""
+        return _Chosen(None)
 
     def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
         """Report that a typed line is not a choice, and name the choices. `keeps_text`: a key sends it as a reason."""
@@ -157,11 +171,11 @@ class LinearQuestions:
         if matches:
             self._view.print_text(f"{quoted} begins {len(matches)} choices. {advice}")
             return
-        reason_letter = next((option.letter for option in options if option.decision is None), "")
+        reason_letter = next((option.letter for option in options if option.opens_text_field), "")
         note = f" {reason_letter} sends your text." if reason_letter and keeps_text else ""
         self._view.print_text(f"{quoted} is not one of the choices. {advice}{note}" if typed else advice)
 
-    async def _read_text(self, form: Form, rejected: str) -> Decision:
+    async def _read_text(self, form: Form, rejected: str = "") -> Decision:
         """Read a text and return its decision. An empty line sends `rejected`, a text that was no choice."""
         is_answer = form.text_decision is Answer
         label = "Your answer: " if is_answer else "Why not, or what to do instead? "
@@ -190,8 +204,3 @@ class LinearQuestions:
             self._view.add_notice("info", "The call is unchanged.")
             return None
         return Revise(edited)
-
-
-def _has_no_choices(form: Form) -> bool:
-    """Return whether the form is a question that any text answers, without choices."""
-    return form.text_decision is Answer and all(option.decision is None for option in form.options)

@@ -38,8 +38,15 @@ class LineTerminal:
 
     def write_line(self, text: str) -> None:
         """Write `text` and a line end."""
+        self._write(text.rstrip("\n") + "\n")
+
+    def ring(self) -> None:
+        """Ring the bell of the terminal."""
+        self._write("\a")
+
+    def _write(self, text: str) -> None:
         with contextlib.suppress(BrokenPipeError):
-            sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
+            sys.stdout.write(text)
             sys.stdout.flush()
 
     def columns(self) -> int:
@@ -59,7 +66,7 @@ class LineTerminal:
     async def ask(self, label: str) -> str | None:
         """Show `label` and return the next line, None at the end of input or if Ctrl+C interrupts the turn."""
         self._label = label
-        self._show_label()
+        self._write(label)
         while b"\n" not in self._pending_bytes:
             data = await self._read()
             if not data:
@@ -68,11 +75,6 @@ class LineTerminal:
             self._pending_bytes += data
         line, _, self._pending_bytes = self._pending_bytes.partition(b"\n")
         return line.decode("utf-8", "replace").removesuffix("\r")
-
-    def _show_label(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.write(self._label)
-            sys.stdout.flush()
 
     def forget_typed(self) -> None:
         """Discard text that was typed before the next question is shown, because it cannot be an answer to it."""
@@ -132,7 +134,7 @@ class LineTerminal:
         self._last_press = now
         self.write_line(self._quit_hint())
         if self._input_ready is not None:
-            self._show_label()  # the terminal has discarded what was typed
+            self._write(self._label)  # the terminal has discarded what was typed
 
     async def _read(self) -> bytes:
         """Wait for input and return it; return no bytes at its end, or if Ctrl+C interrupts the turn."""
@@ -153,8 +155,7 @@ class LineTerminal:
             self._loop.remove_reader(descriptor)
         try:
             data = os.read(descriptor, 65_536)
-        except OSError:
-            # The terminal was closed.
+        except OSError:  # the terminal was closed
             return b""
         if not data:
             self.write_line("")  # the label is still at the end of the line

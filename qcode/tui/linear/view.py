@@ -33,7 +33,7 @@ MAX_KEPT_RESULTS = 50
 """The number of truncated results that `/output` can print in full."""
 _OUTPUT_INDENT = "  "
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
-_STATES = {
+_STATE_PHRASES = {
     "done": "finished",
     "failed": "failed",
     "denied": "was denied",
@@ -58,6 +58,23 @@ class _ShownCall:
     plan: str = ""
     summary: str = ""
     sandbox_note: str = ""
+
+    def apply(self, update: CardUpdate) -> None:
+        """Take over the values of an update, except its state."""
+        if update.argument is not None:
+            self.argument = update.argument
+        if update.output is not None:
+            self.output = [update.output]
+        if update.append is not None:
+            self.output.append(update.append)
+        if update.diff is not None:
+            self.diff = update.diff
+        if update.plan is not None:
+            self.plan = update.plan
+        if update.summary is not None:
+            self.summary = update.summary
+        if update.sandbox_note is not None:
+            self.sandbox_note = update.sandbox_note
 
 
 class LinearView:
@@ -132,9 +149,13 @@ class LinearView:
         if self._is_turn_ending:
             self.add_mark("")
 
-    def truncated_result(self, number: int | None) -> str | None:
-        """Return all lines of a truncated result, by default of the last one; None if there is none."""
-        return self._truncated_results.get(self._truncated_count if number is None else number)
+    def truncated_result(self, number: int) -> str | None:
+        """Return all lines of a truncated result, None if there is none with this number."""
+        return self._truncated_results.get(number)
+
+    def last_truncated_result(self) -> str | None:
+        """Return all lines of the last truncated result, None if there is none."""
+        return self.truncated_result(self._truncated_count)
 
     def add_user(self, text: str) -> None:
         self._print_ended_calls()
@@ -210,27 +231,20 @@ class LinearView:
         call = self._calls.get(call_id)
         if call is None:
             return
-        call.argument = update.argument if update.argument is not None else call.argument
-        call.output = [update.output] if update.output is not None else call.output
-        if update.append is not None:
-            call.output.append(update.append)
-        call.diff = update.diff if update.diff is not None else call.diff
-        call.plan = update.plan if update.plan is not None else call.plan
-        call.summary = update.summary if update.summary is not None else call.summary
-        call.sandbox_note = update.sandbox_note if update.sandbox_note is not None else call.sandbox_note
+        call.apply(update)
         if update.state is not None and update.state != call.state:
             call.state = update.state
             # A plan has no title line: its result begins with one.
             if update.state == "running" and not call.is_plan:
                 title = f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}."
                 self._print(wrap_command(title, self._columns()))
-        if call.state not in _STATES:
+        if call.state not in _STATE_PHRASES:
             return
-        # An update with a state alone may be followed by one with the output.
-        if update.state is None or update.output is not None or update.diff is not None or update.plan is not None:
-            self._print_result(call_id, call)
+        has_result = update.output is not None or update.diff is not None or update.plan is not None
+        if update.state is not None and not has_result:
+            self._ended_calls[call_id] = call  # an update with the output may follow
         else:
-            self._ended_calls[call_id] = call
+            self._print_result(call_id, call)
 
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
@@ -299,7 +313,7 @@ class LinearView:
         del self._calls[call_id]
         self._ended_calls.pop(call_id, None)
         notes = ", ".join(filter(None, (one_line(call.summary), call.sandbox_note)))
-        result = f"{call.name} {_STATES[call.state]}" + (f": {notes}" if notes else ".")
+        result = f"{call.name} {_STATE_PHRASES[call.state]}" + (f": {notes}" if notes else ".")
         # The question about a call has shown its diff or plan. A call that the user edited has another one.
         asked = self._asked_texts.pop(call_id, "").strip()
         if plan := call.plan.strip():

@@ -83,11 +83,18 @@ def _rows(text: str, width: int) -> list[str]:
     rows = [""]
     for start, end, next_start in break_text(text, width):
         rows[-1] += text[start:end]
-        # A row may end between two wide characters, such as Chinese ones: each counts as a separate word.
-        is_in_a_word = next_start == end < len(text) and cell_len(text[end - 1]) == cell_len(text[end]) == 1
-        if not is_in_a_word and next_start < len(text):
+        if next_start < len(text) and not _is_inside_word(text, end, next_start):
             rows.append("")
     return rows
+
+
+def _is_inside_word(text: str, end: int, next_start: int) -> bool:
+    """Return whether the break after a row is inside a word: no blank is between its `end` and the next row.
+
+    A row may end between two wide characters, such as Chinese ones: each counts as a separate word.
+    """
+    has_blank = next_start > end
+    return not has_blank and cell_len(text[end - 1]) == 1 and cell_len(text[end]) == 1
 
 
 def _wrap_command_line(line: str, width: int) -> str:
