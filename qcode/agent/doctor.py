@@ -252,7 +252,7 @@ def _programs(context: RunContext) -> Iterator[Finding]:
 def _after_edit(context: RunContext) -> Iterator[Finding]:
     """Yield the language servers that check edits, and the commands that run after edits."""
     from qcode.agent.after_edit.commands import STEPS
-    from qcode.agent.after_edit.servers import NOT_FOUND, server_rows
+    from qcode.agent.after_edit.servers import NOT_FOUND, server_choices
 
     settings = context.settings.after_edit
     if settings.diagnostics is False:
@@ -263,13 +263,13 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
     else:
         workspace = Workspace(context.folder)
         try:
-            rows = server_rows(settings.servers, context.env, workspace)
+            choices = server_choices(settings.servers, context.env, workspace)
         finally:
             workspace.close()
-        for row in rows:
-            command = shlex.join(row.argv)
-            yield Finding(row.language.name, command or row.reason, "ok" if command else "")
-        if any(row.reason.endswith(NOT_FOUND) for row in rows):
+        for choice in choices:
+            command = shlex.join(choice.argv)
+            yield Finding(choice.language.name, command or choice.reason, "ok" if command else "")
+        if any(choice.reason.endswith(NOT_FOUND) for choice in choices):
             yield Finding("", "programs inside the folder do not count")
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))

@@ -79,28 +79,20 @@ def _parse_eslint(output: str) -> Iterator[Problem]:
         for row in file.get("messages") or []:
             if isinstance(row, dict):
                 severity: Severity = "error" if row.get("severity") == 2 else "warning"
-                rule = f"eslint {row.get('ruleId') or ''}".strip()
-                yield clean_problem(
-                    severity,
-                    _number_or_one(row.get("line")),
-                    _number_or_one(row.get("column")),
-                    str(row.get("message")),
-                    rule,
-                )
+                yield _problem_at(row, severity, f"eslint {row.get('ruleId') or ''}".strip())
 
 
 def _parse_shellcheck(output: str) -> Iterator[Problem]:
     for row in _parse_rows(output):
         if row.get("level") in ("error", "warning"):
             severity: Severity = "error" if row["level"] == "error" else "warning"
-            rule = f"shellcheck SC{row.get('code')}"
-            yield clean_problem(
-                severity,
-                _number_or_one(row.get("line")),
-                _number_or_one(row.get("column")),
-                str(row.get("message")),
-                rule,
-            )
+            yield _problem_at(row, severity, f"shellcheck SC{row.get('code')}")
+
+
+def _problem_at(row: Mapping[str, Any], severity: Severity, source: str) -> Problem:
+    """Return the problem in a row with the keys `line`, `column` and `message`."""
+    line, column = _number_or_one(row.get("line")), _number_or_one(row.get("column"))
+    return clean_problem(severity, line, column, str(row.get("message")), source)
 
 
 def _parse_node(output: str) -> Iterator[Problem]:
@@ -127,13 +119,13 @@ def _number_or_one(value: object) -> int:
 
 _OTHER_DIALECT = re.compile("outside a module|'export'|'import.meta'|'<'|await is only valid")
 """Errors about modules and JSX: a parser of plain scripts cannot tell whether the project allows them."""
-_SCRIPTS = ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts")
+_SCRIPT_EXTENSIONS = ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts")
 TEXT_CHECKERS = (
     TextChecker("ruff", ("py", "pyi"), lambda name: ("check", "--no-fix", "--no-cache", "--output-format=json",
                                                      f"--stdin-filename={name}", "-"), _parse_ruff, "ruff"),
     TextChecker("flake8", ("py", "pyi"), lambda name: (f"--stdin-display-name={name}", "-"),
                 _line_parser(r":(?P<line>\d+):(?P<column>\d+): (?P<message>\S+ .*)", "flake8"), "flake8"),
-    TextChecker("eslint", _SCRIPTS, lambda name: ("--stdin", f"--stdin-filename={name}", "--format=json"),
+    TextChecker("eslint", _SCRIPT_EXTENSIONS, lambda name: ("--stdin", f"--stdin-filename={name}", "--format=json"),
                 _parse_eslint, "eslint"),
     TextChecker("python3", ("py", "pyi"), lambda name: ("-I", "-S", "-c", _PARSE_PYTHON),
                 _line_parser(r"^(?P<line>\d+):(?P<column>\d+):(?P<message>.*)", "Python syntax")),
@@ -144,6 +136,7 @@ TEXT_CHECKERS = (
     TextChecker("bash", ("sh", "bash"), lambda name: ("--noprofile", "--norc", "-n"),
                 _line_parser(r"line (?P<line>\d+): (?P<message>.*)", "bash")),
 )  # fmt: skip
+"""In order of preference: the first that is configured and installed checks a file."""
 
 
 class TextCheckers:

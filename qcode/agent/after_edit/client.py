@@ -34,6 +34,10 @@ START_TIMEOUT_S = 60.0
 _RETRY_S = 0.1
 _CHUNK_BYTES = 65_536
 _MAX_LOG_BYTES = 2_048
+_MAX_LOG_CHARS = 200  # of the log in a failure
+_MAX_PROGRESS_TOKENS = 100
+_MAX_CONFIGURATION_ITEMS = 100
+_CLOSED = "it was ended"
 # `ErrorCodes` of LSP.
 _METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
 # `FileChangeType` of LSP.
@@ -67,14 +71,14 @@ class ServerOptions:
     """The server can see the process of qcode; False in a sandbox with a PID namespace."""
 
 
-class Framing:
-    """A splitter of a server's output into messages: headers, an empty line, and `Content-Length` bytes of JSON."""
+class MessageSplitter:
+    """Splits a server's output into messages: headers, an empty line, and `Content-Length` bytes of JSON."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._body_size = -1
 
-    def feed(self, data: bytes) -> list[JsonObject]:
+    def add(self, data: bytes) -> list[JsonObject]:
         """Add output and return the messages that are now complete.
 
         Raise `LanguageServerError` if the output is not LSP, or a message is too large.
@@ -114,6 +118,15 @@ def _content_length(header: bytes) -> int:
     raise LanguageServerError("its output is not the Language Server Protocol")
 
 
+@dataclass(frozen=True, slots=True)
+class _PublishedDiagnostics:
+    """The diagnostics of a document that the server sent without a request."""
+
+    version: int | None
+    """The version of the text, None if the server does not report it."""
+    diagnostics: object
+
+
 class LanguageServer:
     """A started server. One check runs at a time; `close` or `kill` ends it."""
 
@@ -123,15 +136,15 @@ class LanguageServer:
         self._loop = asyncio.get_running_loop()
         self._input: asyncio.WriteTransport | None = None
         self._outputs: list[int] = []
-        self._framing = Framing()
+        self._splitter = MessageSplitter()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._next_id = 0
         self._version = 0
         self._capabilities: Mapping[str, Any] = {}
-        self._progress: set[str] = set()
-        self._has_report = asyncio.Event()  # new diagnostics, the end of some progress, or a failure
+        self._progress_tokens: set[str] = set()
+        self._report_event = asyncio.Event()  # set by new diagnostics, the end of some progress, or a failure
         self._checked_uri = ""
-        self._last_diagnostics: tuple[int | None, object] | None = None  # with the version of the text, if reported
+        self._last_diagnostics: _PublishedDiagnostics | None = None
         self._modified_at: dict[str, int | None] = {}  # the modification times of the checked files, None if deleted
         self._log = b""
         self.failure = ""
@@ -146,7 +159,7 @@ class LanguageServer:
         """Start the program and negotiate capabilities. If that fails, end it and raise `LanguageServerError`."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await self._start(launch, environment)
+                await self._start_process(launch, environment)
                 result = await self._request("initialize", self._initialize_params())
         except TimeoutError:
             await self.close()
@@ -163,7 +176,7 @@ class LanguageServer:
         self._notify("initialized", {})
         self._notify("workspace/didChangeConfiguration", {"settings": dict(self._options.settings)})
 
-    async def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
+    async def _start_process(self, launch: Launch, environment: Mapping[str, str]) -> None:
         (server_stdin, stdin_writer), (out, server_out), (err, server_err) = os.pipe(), os.pipe(), os.pipe()
         try:
             self._process = await start_program(
@@ -223,7 +236,7 @@ class LanguageServer:
 
     async def close(self) -> None:
         """End the process group of the server. No `shutdown` request is sent, because a server has no state to save."""
-        self._fail("it was ended")
+        self._fail(_CLOSED)
         if self._process is not None:
             await end_program(self._process)
 
@@ -237,8 +250,8 @@ class LanguageServer:
         """Record why the server can no longer be used, and wake all waiting tasks."""
         if self.failure:
             return
-        log_text = single_spaced(self._log.decode("utf-8", "replace"), 200)
-        self.failure = f"{why}: {log_text}" if log_text and why != "it was ended" else why
+        log_text = single_spaced(self._log.decode("utf-8", "replace"), _MAX_LOG_CHARS)
+        self.failure = f"{why}: {log_text}" if log_text and why != _CLOSED else why
         for handle in self._outputs:
             self._loop.remove_reader(handle)
             os.close(handle)
@@ -250,7 +263,7 @@ class LanguageServer:
                 answer.set_exception(LanguageServerError(self.failure))
                 answer.exception()  # retrieved, so that asyncio does not log it
         self._answers.clear()
-        self._has_report.set()
+        self._report_event.set()
 
     def _read(self, handle: int) -> None:
         try:
@@ -263,7 +276,7 @@ class LanguageServer:
             self._fail("it ended")
             return
         try:
-            messages = self._framing.feed(data)
+            messages = self._splitter.add(data)
         except LanguageServerError as error:
             self._fail(str(error))
             self.kill()
@@ -284,32 +297,33 @@ class LanguageServer:
 
     def _dispatch(self, message: JsonObject) -> None:
         """Handle a message of the server: an answer, a request or a notification."""
-        method, number = message.get("method"), message.get("id")
+        method, request_id = message.get("method"), message.get("id")
         if not isinstance(method, str):
-            answer = self._answers.pop(number, None) if isinstance(number, int) else None
+            answer = self._answers.pop(request_id, None) if isinstance(request_id, int) else None
             if answer is not None and not answer.done():
                 _set_answer(answer, message)
             return
         params = message.get("params")
         values = params if isinstance(params, dict) else {}
-        if isinstance(number, int | str):
-            self._reply(number, method, values)
+        if isinstance(request_id, int | str):
+            self._reply(request_id, method, values)
         elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._checked_uri:
             version = values.get("version")
-            self._last_diagnostics = (version if isinstance(version, int) else None, values.get("diagnostics"))
-            self._has_report.set()
+            version = version if isinstance(version, int) else None
+            self._last_diagnostics = _PublishedDiagnostics(version, values.get("diagnostics"))
+            self._report_event.set()
         elif method == "$/progress":
             self._note_progress(str(values.get("token")), values.get("value"))
 
     def _note_progress(self, token: str, value: object) -> None:
         kind = value.get("kind") if isinstance(value, dict) else ""
-        if kind == "begin" and len(self._progress) < 100:
-            self._progress.add(token)
+        if kind == "begin" and len(self._progress_tokens) < _MAX_PROGRESS_TOKENS:
+            self._progress_tokens.add(token)
         elif kind == "end":
-            self._progress.discard(token)
-            self._has_report.set()
+            self._progress_tokens.discard(token)
+            self._report_event.set()
 
-    def _reply(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
+    def _reply(self, request_id: int | str, method: str, params: Mapping[str, Any]) -> None:
         """Answer a request of the server. Requests to change or show something are declined."""
         answers: dict[str, Callable[[], Any]] = {
             "workspace/configuration": lambda: self._configuration(params),
@@ -324,16 +338,16 @@ class LanguageServer:
         }
         if method not in answers:
             error: JsonObject = {"code": _METHOD_NOT_FOUND, "message": "not supported"}
-            self._send({"id": number, "error": error})
+            self._send({"id": request_id, "error": error})
             return
-        self._send({"id": number, "result": answers[method]()})
+        self._send({"id": request_id, "result": answers[method]()})
         if method == "workspace/diagnostic/refresh":
-            self._has_report.set()
+            self._report_event.set()
 
     def _configuration(self, params: Mapping[str, Any]) -> list[Any]:
         items = params.get("items")
         values: list[Any] = []
-        for item in items[:100] if isinstance(items, list) else []:
+        for item in items[:_MAX_CONFIGURATION_ITEMS] if isinstance(items, list) else []:
             value: Any = self._options.settings
             section = item.get("section") if isinstance(item, dict) else None
             for part in section.split(".") if isinstance(section, str) and section else ():
@@ -345,15 +359,15 @@ class LanguageServer:
         if self.failure:
             raise LanguageServerError(self.failure)
         self._next_id += 1
-        number = self._next_id
+        request_id = self._next_id
         answer: asyncio.Future[Json] = self._loop.create_future()
-        self._answers[number] = answer
-        self._send({"id": number, "method": method, **({} if params is None else {"params": params})})
+        self._answers[request_id] = answer
+        self._send({"id": request_id, "method": method, **({} if params is None else {"params": params})})
         try:
             return await answer
         except asyncio.CancelledError:
-            if self._answers.pop(number, None) is not None:
-                self._notify("$/cancelRequest", {"id": number})
+            if self._answers.pop(request_id, None) is not None:
+                self._notify("$/cancelRequest", {"id": request_id})
             raise
 
     def _notify(self, method: str, params: JsonObject | None) -> None:
@@ -395,8 +409,7 @@ class LanguageServer:
         for name in {*self._modified_at, str(path)}:
             before, now = self._modified_at.get(name), _modification_time(name)
             if before != now or name not in self._modified_at:
-                kind = _DELETED if now is None else _CREATED if before is None else _CHANGED
-                events.append({"uri": Path(name).as_uri(), "type": kind})
+                events.append({"uri": Path(name).as_uri(), "type": _change_type(before, now)})
                 self._modified_at[name] = now
         if events:
             self._notify("workspace/didChangeWatchedFiles", {"changes": events})
@@ -410,8 +423,8 @@ class LanguageServer:
     async def _pull_diagnostics(self, uri: str) -> object:
         """Request diagnostics, repeatedly while the server is busy with the project or reports changes."""
         while True:
-            self._has_report.clear()
-            was_busy = bool(self._progress)
+            self._report_event.clear()
+            was_busy = bool(self._progress_tokens)
             try:
                 result = await self._request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
             except RequestError as error:
@@ -419,30 +432,31 @@ class LanguageServer:
                     return []
                 await asyncio.sleep(_RETRY_S)
                 continue
-            if not was_busy and not self._progress and not await self._has_new_report(QUIET_S):
+            if not was_busy and not self._progress_tokens and not await self._has_new_report(QUIET_S):
                 return result.get("items") if isinstance(result, dict) else None
-            while self._progress and not self.failure:
-                self._has_report.clear()
-                await self._has_report.wait()
+            while self._progress_tokens and not self.failure:
+                self._report_event.clear()
+                await self._report_event.wait()
 
     async def _published_diagnostics(self, version: int) -> object:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:
                 raise LanguageServerError(self.failure)
-            self._has_report.clear()
+            self._report_event.clear()
             published = self._last_diagnostics
-            if published is None or published[0] not in (None, version) or self._progress:
-                await self._has_report.wait()
+            if published is None or published.version not in (None, version) or self._progress_tokens:
+                await self._report_event.wait()
                 continue
-            if not await self._has_new_report(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
-                return published[1]
+            quiet_s = QUIET_UNVERSIONED_S if published.version is None else QUIET_S
+            if not await self._has_new_report(quiet_s):
+                return published.diagnostics
 
     async def _has_new_report(self, seconds: float) -> bool:
         """Return whether the server reports something within this time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._has_report.wait()
+                await self._report_event.wait()
         except TimeoutError:
             return False
         return True
@@ -455,6 +469,13 @@ def _set_answer(answer: asyncio.Future[Any], message: JsonObject) -> None:
         answer.set_exception(RequestError(code if isinstance(code, int) else 0, str(error.get("message") or "")))
     else:
         answer.set_result(message.get("result"))
+
+
+def _change_type(before: int | None, now: int | None) -> int:
+    """Return the `FileChangeType` of a file with these modification times; None: there is no file."""
+    if now is None:
+        return _DELETED
+    return _CREATED if before is None else _CHANGED
 
 
 def _modification_time(name: str) -> int | None:

@@ -98,9 +98,10 @@ class EditCommands:
         command = self._command(step, path)
         if command is None:
             return None
-        line, key = self._command_line(command, path), (step, command.line)
-        verdict = scope.policy.judge_command(line)
-        if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
+        command_line, key = self._command_line(command, path), (step, command.line)
+        verdict = scope.policy.judge_command(command_line)
+        is_approved = verdict.verdict == "ask" and self._answers.get(key, False)
+        if not verdict.is_allowed and not is_approved:
             if key not in self._warned_about and key not in self._answers:
                 self._warned_about.add(key)
                 label = one_line(visible(command.line), 120)
@@ -109,8 +110,8 @@ class EditCommands:
             return None
         level = verdict.confinement if verdict.is_allowed else None
         records_changes = step == "test"
-        outcome = await scope.run_command(line, level, LIMITS_S[step], records_changes)
-        return EditCommandRun(line, outcome.content if outcome.is_error else "")
+        outcome = await scope.run_command(command_line, level, LIMITS_S[step], records_changes)
+        return EditCommandRun(command_line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return and clear the warnings about commands that did not run, one line each."""

@@ -56,8 +56,8 @@ def parse_diagnostics(diagnostics: object, text: str, server: str) -> tuple[Prob
     """Return the problems in a list of LSP diagnostics about `text`; malformed entries are skipped."""
     lines = text.split("\n")
     items = diagnostics[:MAX_DIAGNOSTICS] if isinstance(diagnostics, list) else []
-    read = (_parse_diagnostic(entry, lines, server) for entry in items if isinstance(entry, dict))
-    return tuple(problem for problem in read if problem is not None)
+    problems = (_parse_diagnostic(entry, lines, server) for entry in items if isinstance(entry, dict))
+    return tuple(problem for problem in problems if problem is not None)
 
 
 def _parse_diagnostic(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
@@ -77,11 +77,11 @@ def _parse_diagnostic(entry: Mapping[str, Any], lines: Sequence[str], server: st
     return clean_problem(severity, line + 1, column, message, " ".join(map(str, parts)).strip())
 
 
-def _column(lines: Sequence[str], line: int, units: int) -> int:
+def _column(lines: Sequence[str], line: int, utf16_units: int) -> int:
     """Return the column, counted in characters from 1, of a position that counts UTF-16 code units from 0."""
     if not 0 <= line < len(lines) or lines[line].isascii():
-        return units + 1
-    start = lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, units)]
+        return utf16_units + 1
+    start = lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, utf16_units)]
     return len(start.decode("utf-16-le", "replace")) + 1
 
 

@@ -39,7 +39,7 @@ class Language:
     """The commands of the servers; the first that is installed is used."""
     initialization: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     settings: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    """Like `initialization`, a field of `ServerOptions`."""
+    """`ServerOptions` explains both mappings."""
 
 
 _ANALYSIS = {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True, "useLibraryCodeForTypes": True}
@@ -89,7 +89,10 @@ LANGUAGES = (
 
 def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> Language | None:
     """Return the language of a file. `configured` has commands by language or file extension."""
-    extension = path.suffix.removeprefix(".").lower()
+    return _language_of_extension(path.suffix.removeprefix(".").lower(), configured)
+
+
+def _language_of_extension(extension: str, configured: Mapping[str, tuple[str, ...]]) -> Language | None:
     if not extension:
         return None
     configured_command = configured.get(extension, configured.get(f".{extension}"))
@@ -142,13 +145,13 @@ def _find_program_path(name: str, environment: Mapping[str, str], workspace: Wor
     return str(path) if is_usable and not workspace.contains(path) and not workspace.contains(path.parent) else ""
 
 
-def server_rows(
+def server_choices(
     configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
 ) -> list[ServerChoice]:
     """Return the server of every language; languages with a configured file extension come last."""
     built_in_names = {language.name for language in LANGUAGES}
     configured_languages = [
-        language_of(PurePath(f"x.{name.removeprefix('.')}"), configured)
+        _language_of_extension(name.removeprefix(".").lower(), configured)
         for name in configured
         if name not in built_in_names
     ]
@@ -159,8 +162,8 @@ def server_rows(
 class ServerPool:
     """The running servers of a session.
 
-    `launch` returns how to start a program in a sandbox, and `ServerOptions.can_see_processes`. `cache` returns a
-    private folder for the caches of servers.
+    `launch` returns how to start a program, in a sandbox if `is_confined` returns True. `cache` returns a private
+    folder for the caches of servers. All three may block.
     """
 
     def __init__(
@@ -168,111 +171,114 @@ class ServerPool:
         configured: Mapping[str, tuple[str, ...]],
         environment: Mapping[str, str],
         workspace: Workspace,
-        launch: Callable[[Sequence[str]], tuple[Launch, bool]],
+        launch: Callable[[Sequence[str]], Launch],
+        is_confined: Callable[[], bool],
         cache: Callable[[], Path],
     ) -> None:
         self._configured_commands = configured
         self._environment = environment
         self._workspace = workspace
         self._launch = launch
+        self._is_confined = is_confined
         self._cache = cache
-        self._entries: dict[str, _Entry] = {}
+        self._states: dict[str, _ServerState] = {}
         self._is_closed = False
 
     def has_server(self, path: Path) -> bool:
         """Return whether a server checks this file. The first call for a language searches PATH."""
-        entry = self._entry(path)
-        return entry is not None and bool(entry.choice.argv) and not entry.failure
+        state = self._state_of(path)
+        return state is not None and bool(state.choice.argv) and not state.failure
 
     def take_failures(self) -> tuple[str, ...]:
         """Return a line for the user about each server that failed since the last call."""
         lines: list[str] = []
-        for entry in self._entries.values():
-            if entry.failure and not entry.is_reported:
-                entry.is_reported = True
-                name = visible(PurePath(entry.choice.argv[0]).name)
-                lines.append(f"{name} no longer checks edits in this session: {entry.failure}")
+        for state in self._states.values():
+            if state.failure and not state.is_reported:
+                state.is_reported = True
+                name = visible(PurePath(state.choice.argv[0]).name)
+                lines.append(f"{name} no longer checks edits in this session: {state.failure}")
         return tuple(lines)
 
     def pids(self) -> tuple[int, ...]:
         """Return the process groups of the running servers."""
         return tuple(
-            entry.server.pid for entry in self._entries.values() if entry.server is not None and entry.server.pid
+            state.server.pid for state in self._states.values() if state.server is not None and state.server.pid
         )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         """Return the problems of each text of the file; None without a server, or if it failed after a restart too."""
-        entry = self._entry(path)
-        if entry is None or not entry.choice.argv:
+        state = self._state_of(path)
+        if state is None or not state.choice.argv:
             return None
-        identifier = entry.choice.language.extensions[path.suffix.removeprefix(".").lower()]
-        async with entry.lock:
-            while not entry.failure and not self._is_closed:
+        identifier = state.choice.language.extensions[path.suffix.removeprefix(".").lower()]
+        async with state.lock:
+            while not state.failure and not self._is_closed:
                 try:
-                    server = await self._running_server(entry)
+                    server = await self._running_server(state)
                     return await server.check(path, identifier, texts)
                 except LanguageServerError as error:
-                    if entry.server is not None:
-                        await entry.server.close()
-                        entry.server = None
-                    if entry.starts >= MAX_STARTS:
-                        entry.failure = str(error)
+                    if state.server is not None:
+                        await state.server.close()
+                        state.server = None
+                    if state.start_count >= MAX_STARTS:
+                        state.failure = str(error)
         return None
 
     async def disable(self, path: Path, reason: str) -> None:
         """End the server of a file, and do not start it again; `reason` is for the user."""
-        entry = self._entry(path)
-        if entry is not None:
-            entry.failure = entry.failure or reason
-            if entry.server is not None:
-                server, entry.server = entry.server, None
+        state = self._state_of(path)
+        if state is not None:
+            state.failure = state.failure or reason
+            if state.server is not None:
+                server, state.server = state.server, None
                 await server.close()
 
     async def close(self) -> None:
         """End all servers."""
         self._is_closed = True
-        running = [entry.server for entry in self._entries.values() if entry.server is not None]
+        running = [state.server for state in self._states.values() if state.server is not None]
         await asyncio.gather(*(server.close() for server in running))
 
     def kill(self) -> None:
         """Kill all servers, for a process that exits now. Idempotent."""
         self._is_closed = True
-        for entry in self._entries.values():
-            if entry.server is not None:
-                entry.server.kill()
+        for state in self._states.values():
+            if state.server is not None:
+                state.server.kill()
 
-    def _entry(self, path: Path) -> _Entry | None:
+    def _state_of(self, path: Path) -> _ServerState | None:
         language = language_of(path, self._configured_commands)
         if language is None:
             return None
-        if language.name not in self._entries:
+        if language.name not in self._states:
             choice = find_server(language, self._configured_commands, self._environment, self._workspace)
-            self._entries[language.name] = _Entry(choice)
-        return self._entries[language.name]
+            self._states[language.name] = _ServerState(choice)
+        return self._states[language.name]
 
-    async def _running_server(self, entry: _Entry) -> LanguageServer:
-        if entry.server is not None and not entry.server.failure:
-            return entry.server
-        entry.starts += 1
-        language = entry.choice.language
-        launch, can_see_processes = await asyncio.to_thread(self._launch, entry.choice.argv)
-        name = PurePath(entry.choice.argv[0]).name.removesuffix("-langserver")
+    async def _running_server(self, state: _ServerState) -> LanguageServer:
+        if state.server is not None and not state.server.failure:
+            return state.server
+        state.start_count += 1
+        language = state.choice.language
+        launch = await asyncio.to_thread(self._launch, state.choice.argv)
+        can_see_processes = not await asyncio.to_thread(self._is_confined)
+        name = PurePath(state.choice.argv[0]).name.removesuffix("-langserver")
         root = self._workspace.root
         settings = _with_interpreter(language.settings, root) if language.name == "python" else language.settings
         options = ServerOptions(name, root, settings, language.initialization, can_see_processes)
-        server = entry.server = LanguageServer(options)
+        server = state.server = LanguageServer(options)
         await server.start(launch, server_environment(self._environment, self._cache()))
         return server
 
 
-class _Entry:
+class _ServerState:
     """The state of the server of one language."""
 
     def __init__(self, choice: ServerChoice) -> None:
         self.choice = choice
         self.server: LanguageServer | None = None
         self.lock = asyncio.Lock()
-        self.starts = 0
+        self.start_count = 0
         self.failure = ""  # why the server is no longer used, otherwise empty
         self.is_reported = False  # whether a warning has named the failure
 

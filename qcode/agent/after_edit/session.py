@@ -46,6 +46,7 @@ _MAX_CACHED_FILES = 200
 _MAX_OUTPUT_CHARS = 4_000
 _MAX_TEST_OUTPUT_CHARS = 8_000
 _MAX_FORMAT_DIFF_LINES = 60
+_MAX_DIFF_LINE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,14 @@ class _Check:
         return self.task.result()
 
 
+@dataclass(frozen=True, slots=True)
+class _CheckedText:
+    """A text that was checked, and its problems."""
+
+    digest: str
+    problems: tuple[Problem, ...]
+
+
 class AfterEdit:
     """The steps after the edits of one session and its sub-agents. `close` or `kill` ends the servers.
 
@@ -100,11 +109,14 @@ class AfterEdit:
         self._settings = context.settings.after_edit
         self._workspace = workspace
         self._sandbox = sandbox
-        self._servers = ServerPool(self._settings.servers, context.env, workspace, self._launch, self._cache)
-        self._checkers = TextCheckers(context.env, workspace, lambda argv: self._launch(argv)[0])  # without the flag
+        self._servers = ServerPool(
+            self._settings.servers, context.env, workspace, self._launch, self._is_confined, self._cache
+        )
+        self._checkers = TextCheckers(context.env, workspace, self._launch)
         self._commands = EditCommands(context.settings, workspace)
         self.checks: dict[Path, _Check] = {}
-        self._last_problems: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
+        self._checked_texts: dict[Path, _CheckedText] = {}
+        """The last checked text of each file."""
         self._scope: CommandScope | None = None
         """The scope of the latest edit of this turn, None without an edit."""
         self._is_tested = True
@@ -140,8 +152,7 @@ class AfterEdit:
         """Add the findings of all finished checks; findings about files not in `paths` are from earlier edits."""
         current = [finding for path, finding in self._available_findings() if str(path) in paths]
         late = [finding for path, finding in self._available_findings() if str(path) not in paths]
-        for path in [path for path, check in self.checks.items() if check.task.done()]:
-            del self.checks[path]
+        self._drop_finished_checks()
         self._warnings += self._servers.take_failures()
         if not current and not late:
             return outcome
@@ -166,6 +177,9 @@ class AfterEdit:
         for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
+
+    def _drop_finished_checks(self) -> None:
+        self.checks = {path: check for path, check in self.checks.items() if not check.task.done()}
 
     async def _run_formatter(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
         """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
@@ -252,20 +266,22 @@ class AfterEdit:
         self, path: Path, before: str | None, after: str
     ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         """Return the problems of the file before and after; the problems of the last checked text are cached."""
-        cached = self._last_problems.get(path)
-        old: tuple[Problem, ...] | None = ()  # a new file had no problems
-        if before is not None:
-            # None: unknown, so the old text is checked too.
-            old = cached[1] if cached is not None and cached[0] == _digest(before) else None
+        cached = self._checked_texts.get(path)
+        old: tuple[Problem, ...] | None = None  # None: unknown, so the old text is checked too
+        if before is None:
+            old = ()  # a new file had no problems
+        elif cached is not None and cached.digest == _digest(before):
+            old = cached.problems
         texts = (after,) if before is None or old is not None else (before, after)
         problems_by_text = await self._problems_by_text(path, texts)
         if problems_by_text is None:
             return (), ()
-        self._last_problems.pop(path, None)
-        self._last_problems[path] = (_digest(after), problems_by_text[-1])
-        while len(self._last_problems) > _MAX_CACHED_FILES:
-            del self._last_problems[next(iter(self._last_problems))]
-        return (problems_by_text[0] if old is None else old), problems_by_text[-1]
+        new = problems_by_text[-1]
+        self._checked_texts.pop(path, None)
+        self._checked_texts[path] = _CheckedText(_digest(after), new)
+        while len(self._checked_texts) > _MAX_CACHED_FILES:
+            del self._checked_texts[next(iter(self._checked_texts))]
+        return (problems_by_text[0] if old is None else old), new
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         """Return the problems of each text, from the language server or a checker; None if neither gives a result."""
@@ -285,15 +301,17 @@ class AfterEdit:
     def _may_check(self) -> bool:
         """Return whether checkers run: in a sandbox, or without a sandbox if the user chose that. May block."""
         setting = self._settings.diagnostics
-        return setting is True or (
-            setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None
-        )
+        return setting is True or (setting == "auto" and self._is_confined())
 
-    def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
-        """Return how to start a checker, and whether it can see other processes. May block."""
-        if self._sandbox is None or self._sandbox.sandbox is None:
-            return Launch(tuple(argv)), True
-        return self._sandbox.launch_reader(argv, self._cache()), False
+    def _is_confined(self) -> bool:
+        """Return whether checkers run in a sandbox, which hides other processes. May block."""
+        return self._sandbox is not None and self._sandbox.sandbox is not None
+
+    def _launch(self, argv: Sequence[str]) -> Launch:
+        """Return how to start a checker. May block."""
+        if self._sandbox is None or not self._is_confined():
+            return Launch(tuple(argv))
+        return self._sandbox.launch_reader(argv, self._cache())
 
     def _cache(self) -> Path:
         folder = self._workspace.scratch / "after-edit"
@@ -310,8 +328,7 @@ class AfterEdit:
         has_rounds_left = self._rounds < self._settings.max_rounds
         blocks = []
         if late and has_rounds_left:
-            for path in [path for path, check in self.checks.items() if check.task.done()]:
-                del self.checks[path]
+            self._drop_finished_checks()
             blocks = [
                 diagnostics_block(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late
             ]
@@ -319,22 +336,22 @@ class AfterEdit:
             self._is_tested = True
             run = await self._commands.run("test", path="", scope=scope)  # the tests are not about one file
             if run is not None and run.failure and has_rounds_left:
-                blocks.append(self._test_failure(run))
+                blocks.append(self._test_failure_text(run))
             elif run is not None and run.failure:
-                self._warnings.append(self._still_failing(run))
+                self._warnings.append(self._still_failing_text(run))
         if not blocks:
             return ""
         self._rounds += 1
         return "\n\n".join(blocks)
 
-    def _test_failure(self, run: EditCommandRun) -> str:
+    def _test_failure_text(self, run: EditCommandRun) -> str:
         output = bounded_text(clean(redrawn(run.failure)), _MAX_TEST_OUTPUT_CHARS, lambda: self._workspace.scratch)
         return (
             f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
             f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
         )
 
-    def _still_failing(self, run: EditCommandRun) -> str:
+    def _still_failing_text(self, run: EditCommandRun) -> str:
         rounds = self._settings.max_rounds
         after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
@@ -380,7 +397,7 @@ def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -
     rows = list(unified_diff(old, new, "as written", "now", context=1))
     if len(rows) > _MAX_FORMAT_DIFF_LINES:
         return f"{note} in many places; read it again before you change it."
-    return "\n".join([f"{note}:", *(row[:300] for row in rows)])
+    return "\n".join([f"{note}:", *(row[:_MAX_DIFF_LINE_CHARS] for row in rows)])
 
 
 def _with_formatted(

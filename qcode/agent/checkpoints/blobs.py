@@ -63,7 +63,7 @@ class Blobs:
 
     def get(self, digest: str) -> bytes | None:
         """Return a content, or None if it is missing or damaged."""
-        if self.folder is None or os.sep in digest:
+        if self.folder is None or os.sep in digest:  # the digest comes from a session file, which may be damaged
             return None
         try:
             data = (self.folder / digest).read_bytes()

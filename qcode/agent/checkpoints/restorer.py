@@ -84,52 +84,52 @@ def restores_for_changes(
 
 def restores_for_move(files: Iterable[FileMove]) -> list[FileRestore]:
     """Return the restores that undo a move of these files."""
-    restores = (_restore(file.path, (file.target,), file.source, "", ()) for file in files)
+    restores = (_restore(file.path, (file.target,), file.source) for file in files)
     return [restore for restore in restores if restore is not None]
 
 
 def restores_to_finish(files: Iterable[FileMove]) -> list[FileRestore]:
     """Return the restores that an interrupted move of these files did not finish."""
-    restores = (_restore(file.path, (file.source,), file.target, "", ()) for file in files)
+    restores = (_restore(file.path, (file.source,), file.target) for file in files)
     return [restore for restore in restores if restore is not None]
 
 
 def _restore_for_changes(
     path: str, changes: Sequence[tuple[int, RecordedChange]], later_states: Sequence[FileState | None]
 ) -> FileRestore | None:
-    first, last = changes[0][1], changes[-1][1]
+    (_, first), (_, last) = changes[0], changes[-1]
     doubt = ""
     for (_, earlier), (_, later) in pairwise(changes):
         if not is_same_content(earlier.after, later.before):
             doubt = "was also changed outside qcode in between"
-    if not doubt and any(change.by == "command" for _, change in changes):
+    is_changed_by_command = any(change.by == "command" for _, change in changes)
+    if not doubt and is_changed_by_command:
         doubt = "changed while a command ran, possibly not by the command"
     # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
-    has_modes = any(change.by == "command" for _, change in changes)
     positions = tuple(position for position, _ in changes)
-    return _restore(path, expected, first.before, doubt, positions, has_modes=has_modes)
+    return _restore(path, expected, first.before, doubt=doubt, changes=positions, restores_mode=is_changed_by_command)
 
 
 def _restore(
     path: str,
     expected: Sequence[FileState | None],
     target: FileState | None,
-    doubt: str,
-    changes: tuple[int, ...],
     *,
-    has_modes: bool = True,
+    doubt: str = "",
+    changes: tuple[int, ...] = (),
+    restores_mode: bool = True,
 ) -> FileRestore | None:
     """Return the restore of `path` to `target`; it has a doubt if the current state is not in `expected`.
 
-    Return None if nothing is to be done. `has_modes`: a file that differs from `target` only in its mode is restored
-    too. Tools change no mode, so after a change by a tool a different mode was set by the user.
+    Return None if nothing is to be done. `restores_mode`: a file that differs from `target` only in its mode is
+    restored too. Tools change no mode, so after a change by a tool a different mode was set by the user.
     """
     try:
         current = read_state(path)
     except NotRestorable as refused:
         return FileRestore(path, None, target, refusal=str(refused), changes=changes)
-    if is_same_file(current, target) or (is_same_content(current, target) and not has_modes):
+    if is_same_file(current, target) or (is_same_content(current, target) and not restores_mode):
         return FileRestore(path, current, current, changes=changes) if changes else None
     if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
         return FileRestore(path, None, target, refusal="is no longer a regular file", changes=changes)
@@ -185,7 +185,8 @@ class Restorer:
         data = loaded.data if isinstance(loaded, LoadedFile) else loaded
         prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
         digest = None if data is None else prefix + digest_of(data)
-        if digest != (restore.current.digest if restore.current is not None else None):
+        planned_digest = None if restore.current is None else restore.current.digest
+        if digest != planned_digest:
             raise Refused(f"{restore.path} was changed just now")
         source = None
         if data is not None and digest is not None:
@@ -200,17 +201,18 @@ class Restorer:
         base, parts = self._split(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
-                self._put_file(folder, parts[-1], prepared, target)
+                self._restore_entry(folder, parts[-1], prepared, target)
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _put_file(self, folder: int, name: str, prepared: PreparedRestore, target: FileState | None) -> None:
+    def _restore_entry(self, folder: int, name: str, prepared: PreparedRestore, target: FileState | None) -> None:
         """Write or delete the file or link, or change its mode, in the open `folder`."""
         path, loaded, content = prepared.restore.path, prepared.loaded, prepared.content
-        if isinstance(loaded, bytes) or (target is not None and target.is_link):
-            link = content if target is not None and target.is_link else None
-            file = (content, target.mode) if target is not None and content is not None and link is None else None
-            disk.replace_link(folder, name, loaded, path, link=link, file=file)
+        if target is not None and target.is_link:
+            disk.replace_link(folder, name, loaded, path, link=content)
+        elif isinstance(loaded, bytes):
+            file = None if target is None or content is None else (content, target.mode)
+            disk.replace_link(folder, name, loaded, path, file=file)
         elif target is None:
             if loaded is not None:
                 disk.remove_file(folder, name, loaded, path)

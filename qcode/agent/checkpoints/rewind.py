@@ -247,7 +247,7 @@ class Rewinder:
                 raise ConflictError("the result could not be saved (is the disk full?)")
         except (ConflictError, NotRestorable, Refused) as conflict:
             reason = str(conflict)
-            if reason.startswith(f"{label} "):
+            if reason.startswith(f"{label} "):  # `a.py is binary` becomes `a.py was not changed: it is binary`
                 reason = f"it{reason.removeprefix(label)}"
             raise MoveImpossible(f"{label} was not changed: {reason}.") from None
         return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
@@ -276,11 +276,11 @@ class Rewinder:
         problems = [f"{self._label(restore.path)} {restore.refusal}" for restore in planned.restores if restore.refusal]
         prepared = self._prepare(planned, frozenset(overwrite), problems)
         move = self._record_move(planned, prepared)
-        done = 0
+        restored_count = 0
         for restore in prepared:
             try:
                 self._restorer.perform(restore)
-                done += 1
+                restored_count += 1
             except Refused as refused:
                 problems.append(str(refused))
         if move.files:
@@ -288,7 +288,7 @@ class Rewinder:
         if planned.finishes is not None:
             self._session.finish_move(planned.finishes.move_id)
         prompt = self._history.stored[planned.prompt.number].typed_prompt if planned.prompt is not None else ""
-        return RewindReport(_report(planned, done), prompt, tuple(problems))
+        return RewindReport(_report(planned, restored_count), prompt, tuple(problems))
 
     def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:
         """Store the current contents of the files to restore; add a line to `problems` for each failure."""
@@ -341,20 +341,33 @@ class Rewinder:
         files = tuple(self._file_plan(restore) for restore in restores if not _is_done(restore))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         turns = self._history.head.turns - after.turns
-        plan = RewindPlan(self._plan_count, "", files, messages, turns, kind == "redo")
+        plan = RewindPlan(
+            self._plan_count, summary="", files=files, messages=messages, turns=turns, is_redo=kind == "redo"
+        )
         plan = replace(plan, summary=_summary(kind, plan, finishes))
         head = self._history.head
         spans_compaction = after.is_compacted(head) if kind == "redo" else head.is_compacted(after)
-        state = self._session_state()
-        redoes = self._history.redoable[-1].kind if kind == "redo" else None
         self._planned = _PlannedMove(
-            plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state, head, redoes, part
+            plan=plan,
+            kind=kind,
+            after=after,
+            restores=tuple(restores),
+            prompt=prompt,
+            finishes=finishes,
+            spans_compaction=spans_compaction,
+            state=self._session_state(),
+            before=head,
+            redoes=self._history.redoable[-1].kind if kind == "redo" else None,
+            part=part,
         )
         return plan
 
     def _file_plan(self, restore: FileRestore) -> FilePlan:
-        action: Literal["restore", "create", "delete"]
-        action = "delete" if restore.target is None else "create" if restore.current is None else "restore"
+        action: Literal["restore", "create", "delete"] = "restore"
+        if restore.target is None:
+            action = "delete"
+        elif restore.current is None:
+            action = "create"
         return FilePlan(self._label(restore.path), action, restore.doubt, restore.refusal)
 
     def _session_state(self) -> tuple[object, ...]:
@@ -384,9 +397,9 @@ def _summary(kind: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
-def _report(planned: _PlannedMove, done: int) -> str:
+def _report(planned: _PlannedMove, restored_count: int) -> str:
     if planned.finishes is not None:
-        return f"Finished: {count_text(done, 'file')} restored."
+        return f"Finished: {count_text(restored_count, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
     is_redo, plan = planned.kind == "redo", planned.plan
     parts = [f"{plan.removed} {'removed' if plan.is_removing else 'back'}"] if plan.removed else []
@@ -395,7 +408,8 @@ def _report(planned: _PlannedMove, done: int) -> str:
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
         )
         parts = [*(parts if plan.turns else ()), compaction]
-    parts += [planned.part or f"{count_text(done, 'file')} restored"] if done else []
+    if restored_count:
+        parts.append(planned.part or f"{count_text(restored_count, 'file')} restored")
     hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
 
@@ -442,8 +456,7 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> Sess
     diff = text_file.diff_of(label, left, right)
     if now is None:
         return SessionFileDiff(label, diff, "deleted")
-    return SessionFileDiff(
-        label,
-        diff,
-        "" if diff else "a new empty file" if before is None else ("only its encoding or permissions changed"),
-    )
+    if diff:
+        return SessionFileDiff(label, diff)
+    note = "a new empty file" if before is None else "only its encoding or permissions changed"
+    return SessionFileDiff(label, "", note)

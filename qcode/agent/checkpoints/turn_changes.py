@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from difflib import Match
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.sessions.file_states import FileState, RecordedChange
@@ -88,21 +88,17 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
     following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
     changes_by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     later: set[str] = set()
-    for change_number, change in history.live_changes(number):
+    for position, change in history.live_changes(number):
         if following is not None and change.number >= following:
             later.add(change.path)
         else:
-            changes_by_path.setdefault(change.path, []).append((change_number, change))
-    return tuple(
-        FileVersions(
-            path,
-            changes[0][1].before,
-            changes[-1][1].after,
-            tuple(change_number for change_number, _ in changes),
-            path not in later,
-        )
-        for path, changes in changes_by_path.items()
-    )
+            changes_by_path.setdefault(change.path, []).append((position, change))
+    versions: list[FileVersions] = []
+    for path, changes in changes_by_path.items():
+        (_, first), (_, last) = changes[0], changes[-1]
+        positions = tuple(position for position, _ in changes)
+        versions.append(FileVersions(path, first.before, last.after, positions, is_last=path not in later))
+    return tuple(versions)
 
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
@@ -228,8 +224,14 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
     return text_file.encode(text_file.with_text(current, text))
 
 
-_Opcode: TypeAlias = tuple[str, int, int, int, int]
-"""An opcode of `difflib`: tag, start and end in the old text, start and end in the new text; ends are exclusive."""
+class _Opcode(NamedTuple):
+    """An opcode of `difflib`: line indexes in the old and the new text; ends are exclusive."""
+
+    tag: str
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
 
 
 class _Comparison:
@@ -242,13 +244,15 @@ class _Comparison:
     def __init__(self, before: str, after: str, current: str) -> None:
         self.old, self.new, self.current = before.split("\n"), after.split("\n"), current.split("\n")
         grouped = line_matcher(self.old, self.new).get_grouped_opcodes(3)
-        self.groups: list[list[_Opcode]] = [[opcode for opcode in group if opcode[0] != "equal"] for group in grouped]
+        self.groups: list[list[_Opcode]] = [
+            [opcode for opcode in (_Opcode(*values) for values in group) if opcode.tag != "equal"] for group in grouped
+        ]
         self._new_blocks = line_matcher(self.new, self.current).get_matching_blocks()
         self._old_blocks: list[Match] | None = None
 
     def offset_of(self, opcode: _Opcode) -> int | None:
         """Return by how many lines the new lines of an opcode moved in the current text; None if they changed."""
-        return _offset(self._new_blocks, opcode[3], opcode[4], len(self.new))
+        return _offset(self._new_blocks, opcode.new_start, opcode.new_end, len(self.new))
 
     def is_undone(self, group: Sequence[_Opcode]) -> bool:
         """Return whether the current text has the old lines of a hunk instead of the new lines."""
@@ -257,7 +261,7 @@ class _Comparison:
         if self._old_blocks is None:
             self._old_blocks = line_matcher(self.old, self.current).get_matching_blocks()
         blocks = self._old_blocks
-        return all(_offset(blocks, opcode[1], opcode[2], len(self.old)) is not None for opcode in group)
+        return all(_offset(blocks, opcode.old_start, opcode.old_end, len(self.old)) is not None for opcode in group)
 
 
 def _offset(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
@@ -285,13 +289,15 @@ def remove_hunks(before: str, after: str, current: str, hunk: int | None, count:
     opcodes = [opcode for group in chosen if not comparison.is_undone(group) for opcode in group]
     # From the end, so that earlier lines keep their numbers.
     for opcode in reversed(opcodes):
-        _, old_start, old_end, new_start, new_end = opcode
         offset = comparison.offset_of(opcode)
         if offset is None:
-            is_one = new_end <= new_start + 1
-            changed = f"line {new_start + 1}" if is_one else f"lines {new_start + 1} to {new_end}"
-            raise ConflictError(f"{changed} of this change {'was' if is_one else 'were'} changed later")
-        lines[new_start + offset : new_end + offset] = comparison.old[old_start:old_end]
+            first, last = opcode.new_start + 1, opcode.new_end
+            changed = (
+                f"line {first} of this change was" if last <= first else f"lines {first} to {last} of this change were"
+            )
+            raise ConflictError(f"{changed} changed later")
+        old_lines = comparison.old[opcode.old_start : opcode.old_end]
+        lines[opcode.new_start + offset : opcode.new_end + offset] = old_lines
     return "\n".join(lines)
 
 

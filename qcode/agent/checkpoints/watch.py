@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ class FolderWatch:
 
     def scan(self) -> None:
         """Record the state of every file."""
-        self._observed = self._read_all(self._observed or {}) if not self._is_too_large else None
+        self._observed = None if self._is_too_large else self._read_all(self._observed or {})
 
     def differences(self) -> tuple[Difference, ...]:
         """Return the changes since `scan`; empty if the tree is too large to compare."""
@@ -129,16 +130,14 @@ class FolderWatch:
             if old is not None and new is not None and (old.stamp == new.stamp or _differs_in_time_only(old, new)):
                 continue
             path = self._root / name
-            current = _current_state(path, new)
-            if new is not None and current is None:
+            after_state = _current_state(path, new)
+            if new is not None and after_state is None:  # the file can no longer be read
                 continue
-            previous = None
-            if old is not None:
-                previous = _unread_state(old) if old.content is None else _file_state(old.content, old.stamp.mode)
-            if old is not None and new is not None and current is not None and old.stamp.has_same_content(new.stamp):
+            before_state = None if old is None else _observed_state(old)
+            if old is not None and new is not None and after_state and old.stamp.has_same_content(new.stamp):
                 # Only the mode changed, which can be undone even without the content.
-                previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp.mode), is_kept=False)
-            yield Difference(path, previous, old.content if old is not None else None, current)
+                before_state = replace(after_state, mode=stat.S_IMODE(old.stamp.mode))
+            yield Difference(path, before_state, None if old is None else old.content, after_state)
 
 
 def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
@@ -179,6 +178,12 @@ def _current_state(path: Path, observed: ObservedFile | None) -> FileState | Non
         return _file_state(path.read_bytes(), observed.stamp.mode)
     except OSError:
         return None
+
+
+def _observed_state(observed: ObservedFile) -> FileState:
+    if observed.content is None:
+        return _unread_state(observed)
+    return _file_state(observed.content, observed.stamp.mode)
 
 
 def _file_state(content: bytes, mode: int) -> FileState:

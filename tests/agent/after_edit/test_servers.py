@@ -12,8 +12,8 @@ import pytest
 from qcode.acp import cards
 from qcode.acp.cards import CallCard
 from qcode.agent.after_edit import client, session
-from qcode.agent.after_edit.client import Framing, LanguageServerError
-from qcode.agent.after_edit.servers import find_server, language_of, server_rows
+from qcode.agent.after_edit.client import LanguageServerError, MessageSplitter
+from qcode.agent.after_edit.servers import find_server, language_of, server_choices
 from qcode.agent.sessions.replay import replay_messages
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.events import Notice, SteeringAdded, ToolFinished, TurnEvent
@@ -189,7 +189,8 @@ def test_second_edit_before_the_first_result_reports_both_once(tmp_path: Path, m
     )
 
 
-def test_server_that_dies_is_restarted_once(tmp_path: Path) -> None:
+def test_server_that_dies_is_restarted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "WAIT_S", 20.0)
     server = fake_server(f"dies-once={tmp_path}/died")
     editing = Editing(tmp_path, write("error: seen\n"), DONE, server=server)
     editing.run()
@@ -292,15 +293,15 @@ def test_framing_accepts_any_split_and_survives_broken_json() -> None:
     body = '{"id": 1, "result": "é"}'.encode()
     stream = b"Content-Type: x\r\ncontent-length: 3\r\n\r\n{{{" + b"Content-Length: %d\r\n\r\n" % len(body) + body
     for size in range(1, len(stream) + 1):
-        framing = Framing()
-        found = [item for at in range(0, len(stream), size) for item in framing.feed(stream[at : at + size])]
+        splitter = MessageSplitter()
+        found = [item for at in range(0, len(stream), size) for item in splitter.add(stream[at : at + size])]
         assert found == [{"id": 1, "result": "é"}]
 
 
 @pytest.mark.parametrize("stream", [b"x" * 5000, b"Content-Length: -1\r\n\r\n", b"Content-Length: 9999999999\r\n\r\n"])
 def test_framing_rejects_output_that_is_not_a_message(stream: bytes) -> None:
     with pytest.raises(LanguageServerError):
-        Framing().feed(stream)
+        MessageSplitter().add(stream)
 
 
 def test_program_inside_the_workspace_is_never_a_server(tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ def test_server_outside_the_workspace_is_found_and_settings_replace_it(tmp_path:
     work = tmp_path / "work"
     work.mkdir()
     workspace, env = Workspace(work), {"PATH": str(programs)}
-    rows = {row.language.name: row for row in server_rows({"zig": ("mine", "--stdio"), "rust": ()}, env, workspace)}
+    rows = {row.language.name: row for row in server_choices({"zig": ("mine", "--stdio"), "rust": ()}, env, workspace)}
     assert rows["go"].argv == (str(programs / "gopls"),)
     assert rows[".zig"].argv == (str(programs / "mine"), "--stdio")
     assert rows["rust"].reason == "off (after_edit.servers)"
