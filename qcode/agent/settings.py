@@ -23,6 +23,10 @@ APPLIED_AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinkin
 """Settings that apply at once if they are changed in the app; all others apply after a restart."""
 
 
+_NOT_A_STRING = ", not a string"
+"""The end of an error about a value that is not TOML: the user typed text without quotes, not a string."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A setting and its current value."""
@@ -95,11 +99,11 @@ class SettingsService:
         path = parse_key(name)
         key = find_key(path)
         if key is None or not is_changeable(key):
-            raise ValueError(f"{name} cannot be changed here; edit {self.file}")
+            raise ValueError(f"{name} cannot be changed here; edit {self.file}.")
         try:
             change(self._file, path, read_typed(key, typed) if typed is not None else None)
         except ConfigError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(str(error).removesuffix(_NOT_A_STRING) + ".") from None
         return next(setting for setting in self.settings() if setting.name == name)
 
     def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
@@ -147,7 +151,7 @@ class SettingsService:
         return "yours" if self._is_in_user_file(origin) else "--settings"
 
     def _overriding_source(self, origin: Origin) -> str:
-        return "" if origin.kind == "default" or self._is_in_user_file(origin) else origin.where
+        return "" if origin.kind == "default" or self._is_in_user_file(origin) else with_tilde(origin.where)
 
     def _is_in_user_file(self, origin: Origin) -> bool:
         return origin.where.startswith(f"{self._file}:")
