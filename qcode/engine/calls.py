@@ -40,6 +40,8 @@ RECORDED_TEXT = "Recorded."
 
 # The path in truncated arguments, with its key, or in the header of a patch.
 _PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
+_MAX_TARGET_CHARS = 300
+"""The length of the start of truncated arguments that identifies a write without a path."""
 _NO_SUCH_TOOL = "there is no such tool"
 _MAX_NAME = 80
 """The maximum length of a tool name in a message, in characters."""
@@ -65,7 +67,8 @@ class Repetition:
         """Record a call that ran, and its result."""
         key = _call_key(call)
         is_same = key == self.call and result == self.result
-        self.call, self.result, self.count = key, result, self.count + 1 if is_same else 1
+        self.count = self.count + 1 if is_same else 1
+        self.call, self.result = key, result
 
     def repeats_of(self, call: ToolCall) -> int:
         """Return how often `call` gave the same result in a row, or 0 below `MAX_SAME_CALLS`."""
@@ -95,12 +98,12 @@ class CallLimits:
     """The tool and the target of the last rejected write."""
     rejections: int = 0
     """How many times in a row that write was rejected."""
-    end: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
+    ended_by: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
     """The limit that ends the turn, None until one does."""
     note: str = ""
-    """Explains to the user why the limit `end` ended the turn."""
-    impossible: int = 0
-    """Replies in a row in which no call ran, and at least one had an unknown tool or lacked a required argument."""
+    """Explains to the user why the limit `ended_by` ended the turn."""
+    impossible_replies: int = 0
+    """The number of replies in a row in which no call ran, and a call had an unknown tool or lacked an argument."""
     denial_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often each call was denied since the last call that ran."""
     repetition: Repetition = field(default_factory=Repetition)
@@ -116,7 +119,7 @@ class CallLimits:
         if may_run:
             self.calls += 1
         else:
-            self.end = "tool_calls"
+            self.ended_by = "tool_calls"
         return may_run
 
     def count_rejected_write(self, name: str, raw: str) -> int:
@@ -128,7 +131,7 @@ class CallLimits:
         self.rejections = self.rejections + 1 if key == self.last_rejected else 1
         self.last_rejected = key
         if self.rejections >= MAX_SAME_REJECTIONS:
-            self.end = "cut"
+            self.ended_by = "cut"
             self.note = (
                 f"The model sent the same truncated `{name}` call {self.rejections} times, so qcode stopped the turn. "
                 f"{_ADVICE_AFTER_CUT}"
@@ -140,13 +143,13 @@ class CallLimits:
         self.repairs += 1
         if self.repairs <= self.max_repairs:
             return
-        self.end = "cut" if state == "incomplete" else "malformed"
+        self.ended_by = "cut" if state == "incomplete" else "malformed"
         problem = _PROBLEMS.get(state, "had arguments that are not valid JSON")
         self.note = f"The model's `{name}` call {problem} {self.repairs} times in a row, so qcode stopped the turn."
-        if self.end == "cut":
+        if self.ended_by == "cut":
             self.note += f" {_ADVICE_AFTER_CUT}"
 
-    def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
+    def count_denial(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
 
         `is_repeated`: the same call already ran several times with the same result, so the model is at fault.
@@ -154,22 +157,31 @@ class CallLimits:
         key = _call_key(call)
         count = self.denial_counts[key] = self.denial_counts.get(key, 0) + 1
         if count > MAX_SAME_CALLS:
-            self.end = "impossible" if is_repeated else "denied"
+            self.ended_by = "impossible" if is_repeated else "denied"
             problem = "kept repeating a call that changes nothing" if is_repeated else "repeated a denied call"
             self.note = f"The model {problem} (`{_short_name(call.name)}`), so qcode stopped the turn."
         return count
 
     def fail_on_impossible(self, name: str, obstacle: str) -> None:
         """End the turn because of a call that cannot run."""
-        self.end = "impossible"
+        self.ended_by = "impossible"
         self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
 
     def reset_counts(self, *, has_written: bool) -> None:
         """Reset the counts of calls that did not run, because a call ran; after a write, also the rejected writes."""
-        self.repairs = self.impossible = 0
+        self.repairs = self.impossible_replies = 0
         self.denial_counts.clear()
         if has_written:
             self.rejections, self.last_rejected = 0, None
+
+
+@dataclass(frozen=True, slots=True)
+class _EditedCall:
+    """A call that was edited before it ran."""
+
+    call: ToolCall
+    """The call with its new arguments."""
+    editor: Literal["user", "hook"]
 
 
 @dataclass(slots=True)
@@ -193,8 +205,7 @@ class CallRound:
     """How many calls, from the first one on, were passed to the repetition check."""
     _ran: set[int] = field(default_factory=set)
     """The calls that were run and have their result."""
-    _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
-    """The calls that were edited before they ran, with their edited arguments and the editor (`user` or `hook`)."""
+    _edited_calls: dict[int, _EditedCall] = field(default_factory=dict)
     _has_counted_repair: bool = False
     """This reply was already counted with `CallLimits.count_repair`."""
     _has_impossible: bool = False
@@ -232,7 +243,8 @@ class CallRound:
         if self.is_strict and not self._begun_count:
             self._fail_on_unknown_tool()
         while self._begun_count < len(self.calls) and (not self._open or self.runs_together):
-            index, self._begun_count = self._begun_count, self._begun_count + 1
+            index = self._begun_count
+            self._begun_count += 1
             effects += self._begin(index, elapsed)
         return effects
 
@@ -246,8 +258,9 @@ class CallRound:
             return [*self._resume_after_answer(index, answer), *self.advance(elapsed)]
         if answer.text:
             if state == "repeating":
-                self.limits.deny(pending.call, is_repeated=True)
-            summary = answer.summary or answer.text.split("\n", 1)[0]
+                self.limits.count_denial(pending.call, is_repeated=True)
+            first_line, _, _ = answer.text.partition("\n")
+            summary = answer.summary or first_line
             settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
             return [*settled, *self.advance(elapsed)]
         if answer.is_allowed:
@@ -259,7 +272,7 @@ class CallRound:
                 arguments = parse_object(call.arguments) or {}
             else:
                 call = replace(call, arguments=json.dumps(arguments))
-                self._edited_calls[index] = call, answer.editor
+                self._edited_calls[index] = _EditedCall(call, answer.editor)
             called = self.tools.get(call.name)
             is_backgroundable = called is not None and called.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
@@ -267,7 +280,7 @@ class CallRound:
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         spec = self.tools.get(pending.call.name)
         shown = _denial_for_user(answer, is_question=spec is not None and spec.asks_user) or text
-        if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
+        if self.limits.count_denial(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This call was denied {MAX_SAME_CALLS} times; the next denial ends the turn. Continue without it."
         outcome = ToolOutcome(
             text, is_error=True, summary=DECLINED if answer.is_declined else "denied", diff=answer.diff
@@ -306,7 +319,7 @@ class CallRound:
         call, spec = pending.call, self.tools.get(pending.call.name)
         if self._is_signal(pending):
             return self._record_signal(index, elapsed)
-        if self.limits.end in ("impossible", "denied", "stopped"):
+        if self.limits.ended_by in ("impossible", "denied", "stopped"):
             return self._reject(index, "Not run: the turn has ended.")
         if pending.state != "complete":
             return self._reject_broken(index, writes_files=spec is not None and spec.writes_files)
@@ -351,13 +364,13 @@ class CallRound:
     def _reject_impossible(self, index: int, arguments: JsonObject, obstacle: str) -> list[Effect]:
         """Reject a call that cannot run. After `MAX_SAME_CALLS` such replies in a row, ask the user once per reply."""
         limits, call = self.limits, self.calls[index].call
-        if limits.impossible >= MAX_SAME_CALLS and not self._has_impossible:
+        if limits.impossible_replies >= MAX_SAME_CALLS and not self._has_impossible:
             self._has_impossible = True
             self._open[index] = "impossible"
             return [AskApproval(call, arguments, obstacle=obstacle)]
         self._has_impossible = True
         return self._reject(
-            index, self._impossible_text(call, obstacle, is_last=limits.impossible + 1 == MAX_SAME_CALLS)
+            index, self._impossible_text(call, obstacle, is_last=limits.impossible_replies + 1 == MAX_SAME_CALLS)
         )
 
     def _resume_after_answer(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
@@ -366,10 +379,10 @@ class CallRound:
         obstacle = self._obstacle(call, parse_object(call.arguments) or {})
         text = self._impossible_text(call, obstacle, is_last=False)
         if answer.is_allowed or answer.reason:  # a denial with a reason is advice for the next attempt
-            self.limits.impossible = 0
+            self.limits.impossible_replies = 0
             return self._reject(index, f"{text} The user says: {answer.reason}" if answer.reason else text)
         self.limits.fail_on_impossible(
-            call.name, f"{obstacle}; {self.limits.impossible} replies in a row had no call that can run"
+            call.name, f"{obstacle}; {self.limits.impossible_replies} replies in a row had no call that can run"
         )
         return self._reject(index, text)
 
@@ -406,7 +419,7 @@ class CallRound:
                 self._has_counted_repair = True
             text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
         issue = f"{_ISSUES[pending.state]}_arguments"
-        repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
+        repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.ended_by is None, succeeded=False))
         reason = synthetic.rejection_notice(pending.state, pending.cap)
         return [repair, *self._reject(index, text, reason)]
 
@@ -422,22 +435,23 @@ class CallRound:
     def close(self) -> None:
         """Finish a round that `is_over`: count the reply if none of its calls could run."""
         if self._has_impossible and not self._ran:
-            self.limits.impossible += 1
+            self.limits.impossible_replies += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallState) -> list[Effect]:
         """Store the result of a call; return the event for front ends."""
-        original = self.calls[index].call
-        call, editor = self._edited_calls.get(index, (original, ""))
+        call = self.calls[index].call
         has_run = self._open.pop(index, None) == "running"
-        if call is not original:
-            outcome = synthetic.outcome_of_revised(original, call, outcome, editor)
+        edited = self._edited_calls.get(index)
+        if edited is not None:
+            outcome = synthetic.outcome_of_revised(call, edited.call, outcome, edited.editor)
+            call = edited.call
         self._results[index] = ToolResult(
             call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
         )
         if has_run:
             self._ran.add(index)
         self._check_repetition()
-        return [Emit(ToolFinished(call, outcome, state, is_revised=call is not original))]
+        return [Emit(ToolFinished(call, outcome, state, is_revised=edited is not None))]
 
     def _check_repetition(self) -> None:
         """Pass results to the repetition check in the order of the calls, not in the order of arrival."""
@@ -457,7 +471,9 @@ def _denial_for_user(answer: ApprovalAnswered, *, is_question: bool) -> str:
     why = answer.summary or answer.reason
     if not answer.is_declined:
         return f"Denied: {why}" if why else ""
-    return f"Declined: {why}" if why else "Not answered." if is_question else "Declined."
+    if why:
+        return f"Declined: {why}"
+    return "Not answered." if is_question else "Declined."
 
 
 def _short_name(name: str) -> str:
@@ -478,4 +494,4 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
 def _write_target(raw: str) -> str:
     """Return the target of a truncated write: its path if it was received, otherwise the start of its arguments."""
     path = _PATH.search(raw)
-    return path.group(0) if path else raw[:300]
+    return path.group(0) if path else raw[:_MAX_TARGET_CHARS]

@@ -79,7 +79,8 @@ class CompactionScheduler:
     def start(self, model: KnownModel) -> KnownModel:
         """Record the start of a compaction; return the model that writes its summary."""
         self._min_tokens = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
-        return (self._settings.writer if self._settings is not None else None) or model
+        writer = self._settings.writer if self._settings is not None else None
+        return writer or model
 
     def block(self) -> None:
         """Disable automatic compaction until the end of the turn."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, OutputSettings
 from qcode.engine.compaction import Cause, CompactionResult, TranscriptItem
-from qcode.engine.counting import PromptCounter, estimate_text, size_messages
+from qcode.engine.counting import BYTES_PER_TOKEN, PromptCounter, estimate_text, size_messages
 from qcode.engine.effects import (
     Effect,
     Emit,
@@ -48,6 +48,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import SKILL_TOOL, ToolSpec
 from qcode.text.clean import omit_middle
 from qcode.text.json import JsonObject, parse_object
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 MAX_SUMMARY_REQUESTS = 2
@@ -80,6 +81,10 @@ _MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
 """The maximum length of all prompts that are copied beside the summary, and of one of them."""
 _MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
 """The maximum lengths of the arguments of a call, and of a result, in the conversation to summarize."""
+_OMISSION_TOKENS = 16
+"""Reserved for the mark in place of the omitted middle of a conversation."""
+_MIN_CLIPPED_CHARS = 40
+"""A text is left out if no more than this would fit."""
 _MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
 """The maximum number of changed files, and length of the to-do list, that are copied beside the summary."""
 _MAX_SKILL_CHARS, _MAX_SKILLS_CHARS = 20_000, 100_000
@@ -205,13 +210,19 @@ class Compactor:
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
         available = window - cap - int(window * _MARGIN_SHARE) - _PROMPT_TOKENS - estimate_text(SYSTEM)
-        instructions = [f"Pay special attention to: {self._focus}"] if self._focus else []
-        instructions += [SHORTER] if self._request_count > 1 else []
         text = render_messages(self._split.old_messages, max(available, _MIN_CONVERSATION_TOKENS))
-        prompt = "\n\n".join(
-            [f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *instructions]
+        parts = [f"<conversation>\n{text}\n</conversation>", "Summarize this conversation."]
+        if self._focus:
+            parts.append(f"Pay special attention to: {self._focus}")
+        if self._request_count > 1:
+            parts.append(SHORTER)
+        plan = ReplyPlan(
+            SYSTEM,
+            messages=(user("\n\n".join(parts)),),
+            tools=(),
+            output=OutputSettings(override=cap, max_continuations=0),
+            retries=self._retries,
         )
-        plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
 
@@ -276,8 +287,8 @@ class Compactor:
     def _finish(
         self, items: tuple[TranscriptItem, ...], kind: Literal["output", "summary"], problem: str = ""
     ) -> list[Effect]:
-        fixed = self._uncompactable_tokens
-        self.result = CompactionResult(items, fixed + self._before, fixed + self._size(items), kind, problem)
+        before, after = (self._uncompactable_tokens + tokens for tokens in (self._before, self._size(items)))
+        self.result = CompactionResult(items, before, after, kind, problem)
         return []
 
     def _size(self, items: tuple[TranscriptItem, ...]) -> int:
@@ -333,7 +344,7 @@ def without_old_output(split: SplitTranscript) -> tuple[TranscriptItem, ...]:
     """Replace old tool output with a short note, and cut the middle out of very long output in the last turns."""
     items: list[TranscriptItem] = []
     skills = set(skills_to_keep(split))
-    max_tail_chars = int(split.window * MAX_IN_TAIL_SHARE) * 4
+    max_tail_chars = int(split.window * MAX_IN_TAIL_SHARE) * BYTES_PER_TOKEN
     for index, message in enumerate(split.messages):
         limit = SHORT_OUTPUT_CHARS if index < split.tail_start else max_tail_chars
         blocks = tuple(
@@ -348,7 +359,7 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
     if not isinstance(block, ToolResult):
         return block
     if is_old and (len(block.content) > limit or block.images):
-        images = f" and {len(block.images)} image(s)" if block.images else ""
+        images = f" and {count_text(len(block.images), 'image')}" if block.images else ""
         note = (
             f"[{len(block.content):,} characters of old output{images} removed to save space; call the tool again "
             "if needed]"
@@ -376,7 +387,7 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
     for message in split.messages[split.tail_start :]:
         for name, _ in _skills_in(message):
             by_name.pop(name, None)
-    remaining_chars = min(_MAX_SKILLS_CHARS, int(split.window * TAIL_SHARE) * 4)
+    remaining_chars = min(_MAX_SKILLS_CHARS, int(split.window * TAIL_SHARE) * BYTES_PER_TOKEN)
     skills: list[str] = []
     for text in reversed(by_name.values()):
         remaining_chars -= len(text)
@@ -403,7 +414,8 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
     start = text.find(_SKILL_OPEN)
     while start >= 0 and (end := text.find(_SKILL_CLOSE, start)) >= 0:
         skill = text[start : end + len(_SKILL_CLOSE)]
-        yield skill[len(_SKILL_OPEN) :].partition('"')[0], skill
+        name, _, _ = skill.removeprefix(_SKILL_OPEN).partition('"')
+        yield name, skill
         start = text.find(_SKILL_OPEN, end)
 
 
@@ -494,19 +506,21 @@ def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
     block_texts = [block_text for message in messages for block_text in _render_blocks(message)]
     if estimate_text("\n".join(block_texts)) <= max_tokens:
         return "\n".join(block_texts)
-    head, tail = _fit_texts(block_texts, max_tokens // 4), _fit_texts(block_texts[::-1], max_tokens * 3 // 4 - 16)[::-1]
+    head = _fit_texts(block_texts, max_tokens // 4)
+    tail = _fit_texts(block_texts[::-1], max_tokens * 3 // 4 - _OMISSION_TOKENS)[::-1]
     return "\n".join([*head, "[... middle omitted ...]", *tail])
 
 
 def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
-    """Return the first texts that fit into `max_tokens`; the next text is clipped if at least 40 characters fit."""
+    """Return the first texts that fit into `max_tokens`; the next text is clipped if enough of it fits."""
     fitting: list[str] = []
     remaining = max_tokens
     for block_text in block_texts:
         cost = estimate_text(block_text) + 1
         if cost > remaining:
             # As many characters as tokens are left: no character is counted as more than one token.
-            fitting += [omit_middle(block_text, remaining)] if remaining > 40 else []
+            if remaining > _MIN_CLIPPED_CHARS:
+                fitting.append(omit_middle(block_text, remaining))
             break
         remaining -= cost
         fitting.append(block_text)

@@ -37,6 +37,14 @@ Measure: TypeAlias = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
+class _ProviderCount:
+    """The provider's count of a whole prompt, with the messages of its request."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSize:
     """The size of a prompt."""
 
@@ -88,9 +96,10 @@ class PromptCounter:
         self._count = count
         self._texts: dict[str, int] = {}
         """The counted texts with their tokens: a cache."""
-        self._counts: list[tuple[tuple[Message, ...], int]] = []
-        """The provider's counts of whole prompts, each with the messages of its request."""
-        self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
+        self._counts: list[_ProviderCount] = []
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._tool_texts: tuple[str, ...] = ()
+        """The text of each tool in `_tools`: its description and its schema."""
         self.history = PreparedHistory()
         """The history of the conversation in the form for requests, cached from turn to turn."""
         self.context_tokens = 0
@@ -118,8 +127,10 @@ class PromptCounter:
 
     def is_clear_from_bytes(self, request: ModelRequest, threshold: int) -> bool:
         """Return whether the size in bytes is enough to tell if `request` exceeds `threshold` tokens."""
-        bound = self.bound_of(request)
-        return bound <= threshold or 0 < MAX_BYTES_PER_TOKEN * threshold < bound
+        size_in_bytes = self.bound_of(request)  # no prompt has more tokens than bytes
+        fits = size_in_bytes <= threshold
+        exceeds = 0 < MAX_BYTES_PER_TOKEN * threshold < size_in_bytes
+        return fits or exceeds
 
     def measure(self, text: str) -> int:
         """Return the tokens of `text`: counted if possible, otherwise estimated."""
@@ -144,19 +155,21 @@ class PromptCounter:
         if not input_tokens:
             return
         self.context_tokens = input_tokens + (output_tokens or 0)
-        others = [count for count in self._counts if count[0] != request.messages][: _MAX_COUNTS - 1]
-        self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
+        others = [count for count in self._counts if count.messages != request.messages][: _MAX_COUNTS - 1]
+        counts = [_ProviderCount(request.messages, input_tokens), *others]
+        self._counts = sorted(counts, key=lambda count: len(count.messages), reverse=True)
 
     def restore(self, messages: tuple[Message, ...], input_tokens: int, output_tokens: int = 0) -> None:
         """Restore a count that the session stored: the provider counted `input_tokens` for `messages`."""
         self.context_tokens = input_tokens + output_tokens
-        self._counts = [(messages, input_tokens)]
+        self._counts = [_ProviderCount(messages, input_tokens)]
 
     def _counted_prefix(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
         """Return the provider's count for the longest counted prefix of `request`, and the messages after it."""
-        for messages, tokens in self._counts:
-            if request.messages[: len(messages)] == messages:
-                return tokens, request.messages[len(messages) :]
+        for count in self._counts:
+            length = len(count.messages)
+            if request.messages[:length] == count.messages:
+                return count.tokens, request.messages[length:]
         return None, request.messages
 
     def _sum(
@@ -167,9 +180,7 @@ class PromptCounter:
 
     def _size_fixed(self, request: ModelRequest, measure: Measure) -> int:
         """Return the size of the part that all requests share: the system prompt and the tools."""
-        tools, schemas = self._schemas
-        if tools != request.tools:
-            tools = request.tools
-            schemas = tuple(tool.description + json.dumps(tool.parameters) for tool in tools)
-            self._schemas = (tools, schemas)
-        return measure(request.system) + sum(measure(schema) + TOKENS_PER_MESSAGE for schema in schemas)
+        if self._tools != request.tools:
+            self._tools = request.tools
+            self._tool_texts = tuple(tool.description + json.dumps(tool.parameters) for tool in self._tools)
+        return measure(request.system) + sum(measure(text) + TOKENS_PER_MESSAGE for text in self._tool_texts)

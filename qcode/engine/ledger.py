@@ -181,12 +181,11 @@ class Tally:
         if self._parent is not None:
             return self._parent.limits_note
         settings, ledger = self._settings, self.ledger
-        calls, turns, money = settings.max_tool_calls, settings.max_turns, settings.max_budget_usd
+        calls, money = settings.max_tool_calls, settings.max_budget_usd
+        turns = settings.max_turns if settings.shows_turns_left else None
         return synthetic.limits_note(
             calls=None if calls is None else max(0, calls - self.limits.calls),
-            replies=max(0, turns - ledger.api_calls.initial)
-            if turns is not None and settings.shows_turns_left
-            else None,
+            replies=None if turns is None else max(0, turns - ledger.api_calls.initial),
             money=None if money is None else max(Decimal(0), money - ledger.spent),
         )
 

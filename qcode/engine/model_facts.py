@@ -210,7 +210,9 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
             continue
         if wording.kind == "output" and not is_about_output:
             continue
-        tokens = _number(match.group(wording.group)) - wording.is_exclusive
+        tokens = _number(match.group(wording.group))
+        if wording.is_exclusive:
+            tokens -= 1
         if tokens < MIN_LIMIT:
             continue
         kind = wording.kind

@@ -63,11 +63,13 @@ def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None
 
     None: the user did not set this limit.
     """
-    remaining = [
-        *([] if calls is None else [count_text(calls, "tool call")]),
-        *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
-        *([] if money is None else [f"${money:.4f}"]),
-    ]
+    remaining = []
+    if calls is not None:
+        remaining.append(count_text(calls, "tool call"))
+    if replies is not None:
+        remaining.append(f"{count_text(replies, 'reply', 'replies')} (this one included)")
+    if money is not None:
+        remaining.append(f"${money:.4f}")
     return f"[Limits of this task: {', '.join(remaining)} left. Finish within them.]" if remaining else ""
 
 

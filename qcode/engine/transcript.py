@@ -40,7 +40,8 @@ def without_signals(messages: Sequence[Message], one_way: frozenset[str] | None)
     `one_way` are the names of the one-way tools; if it is None, results marked as signals identify the calls. A result
     is matched with a call of the message before it, because ids may recur in a conversation.
     """
-    if not (any(map(_has_signal, messages)) if one_way is None else one_way):
+    may_have_signals = any(map(_has_signal, messages)) if one_way is None else bool(one_way)
+    if not may_have_signals:
         return messages
     remaining: list[Message] = []
     recorded: set[tuple[str, str]] = set()
@@ -276,8 +277,8 @@ def _without_images(block: Block) -> Block:
         case Image():
             return Text(_image_placeholder(block))
         case ToolResult() if block.images:
-            text = "\n".join((*([block.content] if block.content else []), *map(_image_placeholder, block.images)))
-            return replace(block, content=text, images=())
+            parts = [block.content, *map(_image_placeholder, block.images)]
+            return replace(block, content="\n".join(filter(None, parts)), images=())
         case _:
             return block
 

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 MAX_PAUSES = 20
 """How often in one turn a provider may pause a reply, which qcode then sends back."""
-MAX_HELD_STOPS = 8
+MAX_HOOK_CONTINUATIONS = 8
 """How often hooks can continue one turn that would otherwise end."""
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
 
@@ -113,16 +113,20 @@ class Compacting:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirming:
-    """The hooks are asked whether the turn may end, or whether a compaction may run."""
+class ConfirmingEnd:
+    """The hooks are asked whether the turn may end."""
 
-    result: ReplyResult | None = None
-    """The last reply of the turn that is about to end; None before a compaction."""
-    cause: Cause = "asked"
-    then: AfterCompaction | None = None
-    """The next action of the turn after the compaction; None if the turn is about to end."""
-    focus: str = ""
-    """The user's wish for the content of the summary."""
+    result: ReplyResult
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmingCompaction:
+    """The hooks are asked whether a compaction may run."""
+
+    cause: Cause
+    then: AfterCompaction
+    """The next action of the turn after the compaction."""
+    focus: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Ended:
     outcome: Outcome
 
 
-TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | Confirming | Ended
+TurnPhase: TypeAlias = Idle | Replying | Calling | Compacting | ConfirmingEnd | ConfirmingCompaction | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +200,7 @@ class Turn:
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next_request = False
         """The next request has the larger cap, because the last reply could not be escalated."""
-        self._held_stops = 0
+        self._hook_continuations = 0
         """How often a hook has continued the turn."""
 
     @property
@@ -235,9 +239,9 @@ class Turn:
                 self._steering.add(incoming)
                 return []
             case Confirmed():
-                return self._apply_confirmation(phase, incoming) if isinstance(phase, Confirming) else []
+                return self._apply_confirmation(phase, incoming)
             case HookStopped(reason=reason):
-                self.tally.limits.end, self.tally.limits.note = "stopped", reason
+                self.tally.limits.ended_by, self.tally.limits.note = "stopped", reason
                 return []
             case CancelRequested():
                 self.tally.cancelled_by = incoming.limit
@@ -294,9 +298,8 @@ class Turn:
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
-        return without_refused_parts(
-            self._counter.history.prepare(without_signals(self._messages, one_way)), self.model
-        )
+        history = self._counter.history.prepare(without_signals(self._messages, one_way))
+        return without_refused_parts(history, self.model)
 
     def _feed_reply(
         self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | RateLimitAnswered
@@ -396,33 +399,36 @@ class Turn:
     def _finish(self, result: ReplyResult) -> list[Effect]:
         """End the turn after its last reply. The hooks are asked first, unless the answer is invalid."""
         error = self._review.error
-        if error is None and "stop" in self.settings.steps_to_confirm and self._held_stops < MAX_HELD_STOPS:
-            self.phase = Confirming(result)
-            return [Confirm("stop", self._text, is_again=self._held_stops > 0)]
+        may_be_continued = self._hook_continuations < MAX_HOOK_CONTINUATIONS
+        if error is None and "stop" in self.settings.steps_to_confirm and may_be_continued:
+            self.phase = ConfirmingEnd(result)
+            return [Confirm("stop", self._text, is_again=self._hook_continuations > 0)]
         return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
 
-    def _apply_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
+    def _apply_confirmation(self, phase: TurnPhase, incoming: Confirmed) -> list[Effect]:
         """Compact, or end the turn, unless the hooks prevent it."""
-        result, then = phase.result, phase.then
-        if then is not None:
-            if not incoming.reason:
-                return self._begin_compaction(phase.cause, then, phase.focus)
-            self._compaction.block()
-            notice = Emit(Notice("warning", f"A hook prevented the compaction: {incoming.reason}"))
-            return [notice, *self._resume_after_compaction(then, is_shorter=False)]
-        assert result is not None
-        if incoming.reason and not incoming.is_final:
-            self._held_stops += 1
-            self._steering.add(SteerQueued(incoming.reason))
-        if self._steering and not incoming.is_final:
-            return self._continue(result)
-        return self._end(Outcome.END_TURN, result)
+        match phase:
+            case ConfirmingCompaction(cause, then, focus):
+                if not incoming.reason:
+                    return self._begin_compaction(cause, then, focus)
+                self._compaction.block()
+                notice = Emit(Notice("warning", f"A hook prevented the compaction: {incoming.reason}"))
+                return [notice, *self._resume_after_compaction(then, is_shorter=False)]
+            case ConfirmingEnd(result):
+                if incoming.reason and not incoming.is_final:
+                    self._hook_continuations += 1
+                    self._steering.add(SteerQueued(incoming.reason))
+                if self._steering and not incoming.is_final:
+                    return self._continue(result)
+                return self._end(Outcome.END_TURN, result)
+            case _:
+                return []
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
         """Compact the transcript, then continue with `then`. The hooks are asked first."""
         if "compact" not in self.settings.steps_to_confirm:
             return self._begin_compaction(cause, then, focus)
-        self.phase = Confirming(cause=cause, then=then, focus=focus)
+        self.phase = ConfirmingCompaction(cause, then, focus)
         return [Confirm("compact", focus, is_asked=cause == "asked")]
 
     def _begin_compaction(self, cause: Cause, then: AfterCompaction, focus: str) -> list[Effect]:
@@ -431,16 +437,14 @@ class Turn:
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         writer, messages = self._compaction.start(self.model), tuple(self._messages)
         retries = settings.retries.without_question
-        compactor = Compactor(
-            messages, self.model, writer, settings.tools, retries, cause=cause, size=size, focus=focus
-        )
+        model, tools = self.model, settings.tools
+        compactor = Compactor(messages, model, writer, tools, retries, cause=cause, size=size, focus=focus)
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._relay_compaction(phase, compactor.begin())]
 
     def _relay_compaction(self, phase: Compacting, effects: list[Effect]) -> list[Effect]:
         """Pass on a compaction's effects, and continue the turn if the compaction is over."""
-        compactor = phase.compactor
-        result = compactor.result
+        compactor, result = phase.compactor, phase.compactor.result
         if result is None:
             return effects
         effects = [*effects, *self._record_compaction(compactor, result)]
@@ -483,10 +487,9 @@ class Turn:
         return self._relay_round(phase, current.advance(self._elapsed))
 
     def _feed_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
-        current = phase.round
         if isinstance(incoming, ApprovalAnswered):
-            return self._relay_round(phase, current.apply_answer(incoming, self._elapsed))
-        return self._relay_round(phase, current.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))
+            return self._relay_round(phase, phase.round.apply_answer(incoming, self._elapsed))
+        return self._relay_round(phase, phase.round.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))
 
     def _relay_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass on a round's effects, and continue the turn if every call has its result."""
@@ -497,7 +500,7 @@ class Turn:
         self.tally.add_calls(current)
         results, steering = self._steering.drain(current.results)
         committed = [*effects, self._append(results), Emit(ResultsCommitted(results)), *steering]
-        if self.tally.limits.end is not None:
+        if self.tally.limits.ended_by is not None:
             return committed + self._end_on_limits(result)
         if current.is_one_way and not steering:
             if self._review.asks_again(self._text):
@@ -508,16 +511,16 @@ class Turn:
     def _end_on_limits(self, result: ReplyResult) -> list[Effect]:
         """End the turn because of the counters of its calls, or because a hook stopped it."""
         limits = self.tally.limits
-        if limits.end == "tool_calls":
+        if limits.ended_by == "tool_calls":
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)
-        if limits.end == "cut":
+        if limits.ended_by == "cut":
             return self._end_with_note(limits.note, Outcome.MAX_TOKENS, result)
-        if limits.end == "stopped":
+        if limits.ended_by == "stopped":
             return self._end_with_note(limits.note, Outcome.END_TURN, result)
-        if limits.end == "denied":
+        if limits.ended_by == "denied":
             self._is_answered = False  # the text before the denied calls is not an answer
             return self._end_with_note(limits.note, Outcome.END_TURN, result)
-        kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
+        kind = ErrorKind.TOOL_FAILURE if limits.ended_by == "impossible" else ErrorKind.UNREADABLE_CALL
         return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
 
     def _continue(self, result: ReplyResult) -> list[Effect]:
@@ -525,11 +528,10 @@ class Turn:
         limit = self.tally.reached_limit(self._step)
         if limit is not None:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=limit)
-        effects: list[Effect] = []
-        if self._steering:
-            message, events = self._steering.drain()
-            effects = [self._append(message), *events]
-        return effects + self._next_step()
+        if not self._steering:
+            return self._next_step()
+        message, events = self._steering.drain()
+        return [self._append(message), *events, *self._next_step()]
 
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:
         match self.phase:
@@ -541,10 +543,10 @@ class Turn:
                 results = Message("user", tuple(current.results))
                 committed = [self._append(results), Emit(ResultsCommitted(results))]
                 return [*effects, *committed, *self._end(Outcome.CANCELLED, result)]
-            case Confirming(then=ResumeReply(reply)):
+            case ConfirmingCompaction(then=ResumeReply(reply)):
                 self.phase = Replying(reply)
                 return self._relay_reply(reply, reply.cancel())
-            case Confirming(result=result):
+            case ConfirmingEnd(result):
                 return self._end(Outcome.CANCELLED, result)
             case Compacting(compactor, then):
                 recorded = self._record_compaction(compactor, compactor.cancel(is_unsent=is_unsent))

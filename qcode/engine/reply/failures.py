@@ -93,10 +93,9 @@ def restart_after_damage(state: ReplyState) -> list[Effect] | None:
     This happens at most once per reply, because some hosts damage an event every time.
     """
     settings = state.plan.retries
-    is_over = (
-        state.consecutive_failures >= settings.max_retries or state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
-    )
-    if state.has_restarted_after_damage or is_over or not state.is_affordable:
+    has_used_retries = state.consecutive_failures >= settings.max_retries
+    has_used_continuations = state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
+    if state.has_restarted_after_damage or has_used_retries or has_used_continuations or not state.is_affordable:
         return None
     state.has_restarted_after_damage = True
     error = ProviderError(ErrorKind.CONNECTION, "part of the reply was damaged in transit")
@@ -246,8 +245,8 @@ _NO_RETRY = "and the provider asks not to retry"
 
 def _with_retries(state: ReplyState, error: ProviderError) -> str:
     """Return the message of the last error, with the number of retries before it."""
-    # `failures` counts a failure twice if no fallback model could be used. In `records`, the first request to a
-    # fallback model is a retry too.
+    # `consecutive_failures` counts a failure twice if no fallback model could be used. In `records`, the first request
+    # to a fallback model is a retry too.
     retries = min(
         state.consecutive_failures - 1 + state.text_resumptions, sum(record.is_retry for record in state.records)
     )
@@ -564,7 +563,7 @@ def _closed_object(text: str) -> str | None:
     """Return the complete JSON value at the start of `text`, None if it is incomplete; text after it is ignored."""
     start = len(text) - len(text.lstrip())
     try:
-        end = json.JSONDecoder().raw_decode(text, start)[1]
+        _, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
     return text[start:end]

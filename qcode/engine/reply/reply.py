@@ -424,14 +424,14 @@ class Reply:
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.compact_or_end_unsent(state, request)
-        notice = (
-            Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
-            if is_continued
-            else state.retract_text("call", 1, cap)
-        )
-        ended, effects = attempt.assembler.ended, [notice]
+        effects: list[Effect] = []
+        ended = attempt.assembler.ended
         if ended is not None and ended.detail:
-            effects.insert(0, Emit(Notice("warning", synthetic.unreadable_call_notice(ended.detail))))
+            effects.append(Emit(Notice("warning", synthetic.unreadable_call_notice(ended.detail))))
+        if is_continued:
+            effects.append(Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap)))
+        else:
+            effects.append(state.retract_text("call", 1, cap))
         return effects + state.send("repair", replace(request, max_tokens=cap), "repairs")
 
     def _finish_done(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
@@ -470,25 +470,26 @@ class Reply:
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """End a reply that has nothing usable."""
         state = self._state
-        if decision.why in ("thinking_only", "empty"):
-            state.mark_cut(shape.raw_stop)
-            is_empty = decision.why == "empty"
-            note = (
-                describe_empty(state.records)
-                if is_empty
-                else describe_thinking_only(state.records, sum(draft.size for draft in attempt.drafts))
-            )
-            return state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why="no_progress", note=note)
         raw = shape.raw_stop or "none given"
-        text = (
-            f"The model sent an unreadable tool call twice ({raw}). Try again, or rephrase the request."
-            if decision.why == "malformed"
-            else f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
-        )
+        match decision.why:
+            case "empty":
+                return self._fail_truncated(shape, describe_empty(state.records))
+            case "thinking_only":
+                thinking_chars = sum(draft.size for draft in attempt.drafts)
+                return self._fail_truncated(shape, describe_thinking_only(state.records, thinking_chars))
+            case "malformed":
+                text = f"The model sent an unreadable tool call twice ({raw}). Try again, or rephrase the request."
+                error = ErrorInfo(ErrorKind.UNREADABLE_CALL, text)
+            case "unknown":
+                text = f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
+                error = ErrorInfo(ErrorKind.BAD_RESPONSE, text)
         state.absorb_text(attempt)
-        kind = ErrorKind.UNREADABLE_CALL if decision.why == "malformed" else ErrorKind.BAD_RESPONSE
-        error = ErrorInfo(kind, text)
         return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
+
+    def _fail_truncated(self, shape: ReplyShape, note: str) -> list[Effect]:
+        """End a truncated reply that has no text."""
+        self._state.mark_cut(shape.raw_stop)
+        return self._state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why="no_progress", note=note)
 
 
 def _is_stopped(shape: ReplyShape) -> bool:

@@ -130,8 +130,11 @@ def stored_blocks(drafts: Sequence[BlockDraft]) -> tuple[Block, ...]:
 
 
 def stored_call(draft: BlockDraft) -> ToolCall:
-    raw = draft.text
-    arguments = (raw if raw.strip() else "{}") if draft.state == "complete" else synthetic.placeholder_arguments(raw)
+    arguments = draft.text
+    if draft.state != "complete":
+        arguments = synthetic.placeholder_arguments(arguments)
+    elif not arguments.strip():  # a call without arguments
+        arguments = "{}"
     return ToolCall(draft.call_id, draft.name, arguments, draft.opaque, draft.is_from_text)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_TRANSPORT_CONTINUATIONS = 3
 """How often a reply is continued after its stream broke."""
 MAX_LIMIT_WAITS = 3
-"""How many rate limits a reply past_waits for."""
+"""How many rate limits a reply waits for."""
 MAX_LIMIT_JITTER_S = 30.0
 """The maximum random delay after the end of a rate limit."""
 MAX_OVERSLEPT_S = 1_800.0

@@ -221,7 +221,8 @@ class Seam:
         common = _common_length(self._before, text)
         if is_restart(self._before, text, common):
             new_text = text[common:]
-            return new_text if common == len(self._before) or not new_text.strip() else RESTART_MARK + new_text
+            is_complete = common == len(self._before)  # the whole text was repeated, so the new text follows it
+            return new_text if is_complete or not new_text.strip() else RESTART_MARK + new_text
         stripped = text.lstrip()
         replayed = replay_length(self._tail, stripped) if len(stripped) < len(text) else 0
         return stripped[replayed:] if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed) else text

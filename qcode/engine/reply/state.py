@@ -229,8 +229,10 @@ class ReplyState:
         if record.is_discarded is is_discarded:
             return
         self.records[attempt.record_index] = replace(record, is_discarded=is_discarded)
-        move = self.ledger.discard if is_discarded else self.ledger.undo_discard
-        move(attempt.assembler.usage)
+        if is_discarded:
+            self.ledger.discard(attempt.assembler.usage)
+        else:
+            self.ledger.undo_discard(attempt.assembler.usage)
 
     def retract_text(self, reason: str, attempt: int, cap: int) -> Effect:
         """Return the event that makes front ends remove the shown text of the reply; a new attempt replaces it."""
