@@ -82,8 +82,8 @@ def _check_object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping
         if not isinstance(item_schema, dict):
             from qcode.text.match import suggestion
 
-            hint = suggestion(name, properties, label='"{}"')
-            hint = hint and f"; {hint}"
+            nearest = suggestion(name, properties, label='"{}"')
+            hint = f"; {nearest}" if nearest else ""
             raise Refused(
                 f"{tool}: unknown argument {quoted(prefix + name)}{hint} {_expected_text(required, properties)}"
             )
@@ -103,8 +103,8 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
         value = int(value)
     if kind in ("array", "object") and isinstance(value, str):
         value = _decode_json(value)
-    has_type = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-    if not has_type:
+    is_unwanted_bool = isinstance(value, bool) and kind != "boolean"  # in Python, True is also an integer
+    if not isinstance(value, _TYPES[kind]) or is_unwanted_bool:
         raise Refused(f"{tool}: argument {quoted(name)} must be {_article(kind)}, not {_type_of(value)}")
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:

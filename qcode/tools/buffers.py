@@ -75,9 +75,10 @@ class Buffers:
         state.file_digest = loaded.snapshot.digest
         if text_digest not in state.stale:
             state.stale.append(text_digest)
-        # An empty text for a file with content may be an editor's answer for a file that it has not loaded.
-        if text is None or len(text.encode("utf-8", "surrogatepass")) > MAX_BUFFER_BYTES or (not text and loaded.data):
+        if text is None or len(text.encode("utf-8", "surrogatepass")) > MAX_BUFFER_BYTES:
             return loaded
+        if not text and loaded.data:
+            return loaded  # may be an editor's answer for a file that it has not loaded
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         editor_digest = _digest(text)
         # Another program has changed the file since the last call, so the editor's text is older than the file. It

@@ -14,7 +14,6 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from qcode.protocol.tools import Refused
 from qcode.values import dataclass
@@ -24,8 +23,6 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 _CHUNK = 1024 * 1024  # bytes of one read
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
-NewFile: TypeAlias = "tuple[bytes, int] | None"
-"""The content and the permission bits of a file to create."""
 # Errors of link(2) if the file system does not support hard links.
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
@@ -39,6 +36,15 @@ class Snapshot:
     size: int
     digest: bytes
     """The SHA-256 of the content."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to create."""
+
+    data: bytes
+    mode: int
+    """The permission bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ def replace_link(
     label: str,
     *,
     link: bytes | None = None,
-    file: NewFile = None,
+    file: NewFile | None = None,
 ) -> None:
     """Replace `old` with a symbolic link to `link` or with `file`; without either, delete it.
 
@@ -209,9 +215,8 @@ def replace_link(
         if link is not None:
             os.symlink(link, temporary, dir_fd=folder)
         elif file is not None:
-            data, mode = file
-            replace_file(folder, temporary, data, old=None, label=label)
-            os.chmod(temporary, mode, dir_fd=folder)
+            replace_file(folder, temporary, file.data, old=None, label=label)
+            os.chmod(temporary, file.mode, dir_fd=folder)
         if isinstance(old, bytes) and read_link(folder, name) != old:
             raise Refused(f"{label} was changed by another program; nothing was written")
         if not isinstance(old, bytes):
@@ -274,7 +279,9 @@ def _replace_by_name(
     temporary = _temporary(name)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
-        descriptor = os.open(temporary, flags, 0o666 if (old or like) is None else 0o600, dir_fd=folder)
+        # Private until `_write_content` gives it the mode of another file; otherwise the umask decides.
+        mode = 0o666 if old is None and like is None else 0o600
+        descriptor = os.open(temporary, flags, mode, dir_fd=folder)
         try:
             _write_content(descriptor, folder, name, data, old, like)
         finally:

@@ -52,7 +52,7 @@ class Job:
     is_stopping: bool = False
     """The user or the model has asked to stop the command. False for a command that stops because qcode exits."""
     task: asyncio.Task[None] | None = None
-    is_readable: asyncio.Event = field(default_factory=asyncio.Event)
+    readable: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
     _file: int | None = None
     _stored_bytes: int = 0
@@ -77,7 +77,7 @@ class Job:
         text = self._decoder.decode(data)
         self._append_output(text)
         self.unread += text
-        self.is_readable.set()
+        self.readable.set()
         if len(self.unread) > self.limit and "\r" in text:
             from qcode.text.redrawn import redrawn, reduced_line
 
@@ -103,7 +103,7 @@ class Job:
         text, dropped = redrawn(self.unread), self.dropped_chars
         self.unread, self.dropped_chars = "", 0
         if self.is_running:
-            self.is_readable.clear()
+            self.readable.clear()
         return self._with_omission(text, dropped)
 
     def latest(self) -> str:
@@ -134,6 +134,7 @@ class Job:
         self._decoder.decode(incomplete)  # the other bytes of the character are still to come
 
     def open(self) -> None:
+        """Create the file with all output. If that fails, `path` becomes None."""
         if self.path is not None:
             try:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -214,7 +215,7 @@ class Jobs:
     def _end(self, job: Job) -> None:
         if job.is_running:
             job.problem = "stopped"  # the task was cancelled before its first step
-            job.is_readable.set()
+            job.readable.set()
             job.close()
         self._report(job)
 
@@ -266,5 +267,5 @@ async def _follow(job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> None
         job.problem = "stopped"
         raise
     finally:
-        job.is_readable.set()
+        job.readable.set()
         job.close()

@@ -142,6 +142,7 @@ class _Excerpt:
         self._text += text
         if self._head is None and len(self._text) > 2 * self._half:
             self._head, self._text = self._text[: self._half], self._text[self._half :]
+        # Not at `_half`: a cut copies the text, so cutting at each call would take quadratic time.
         if self._head is not None and len(self._text) > 4 * self._half:
             self._cut()
 

@@ -85,11 +85,11 @@ async def start_program(
     *,
     cwd: Path,
     environment: Mapping[str, str],
-    output: int,
-    errors: int = subprocess.STDOUT,
-    source: int = subprocess.DEVNULL,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int,
+    stderr: int = subprocess.STDOUT,
 ) -> Process:
-    """Start a program in a new session. `source`, `output` and `errors` are descriptors for stdin, stdout and stderr.
+    """Start a program in a new session. `stdin`, `stdout` and `stderr` are file descriptors, or as in `subprocess`.
 
     A separate thread starts the program and waits for it. `launch.restrict` restricts the thread, so it applies to this
     program only. bwrap asks the kernel to kill the program when the thread ends, so the thread must end last. Raise
@@ -103,8 +103,8 @@ async def start_program(
         process: subprocess.Popen[bytes] | None = None
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
-            with _collector_pause.active():
-                process = popen(launch, cwd, environment, (source, output, errors))
+            with _garbage_pause.active():
+                process = popen(launch, cwd, environment, (stdin, stdout, stderr))
         except OSError as error:
             failure = error
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
@@ -117,7 +117,7 @@ async def start_program(
             return
         _set_result(loop, started.set_result, process.pid)
         code = process.wait()
-        with _collector_pause.active():
+        with _garbage_pause.active():
             _set_result(loop, exit_code.set_result, code)
 
     try:
@@ -140,7 +140,7 @@ async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Futur
         raise
 
 
-class _CollectorPause:
+class _GarbageCollectionPause:
     """A pause of the garbage collector, for several threads at once.
 
     In a restricted thread, the collector would also run finalizers of other objects under the restrictions. For
@@ -168,7 +168,7 @@ class _CollectorPause:
                     gc.enable()
 
 
-_collector_pause = _CollectorPause()
+_garbage_pause = _GarbageCollectionPause()
 
 
 def _kill_started(started: asyncio.Future[int]) -> None:
@@ -184,6 +184,7 @@ def popen(
     `launch.restrict` restricts the current thread until it ends. Raise `OSError` if the program cannot start.
     """
     argv, inherited = list(launch.argv), []
+    stdin, stdout, stderr = streams
     if launch.data:
         read_end, write_end = os.pipe()
         inherited.append(read_end)
@@ -197,9 +198,9 @@ def popen(
             launch.restrict()
         return subprocess.Popen(
             argv,
-            stdin=streams[0],
-            stdout=streams[1],
-            stderr=streams[2],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,  # a separate process group without a terminal
@@ -232,9 +233,9 @@ async def run_program(
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
     timeout_s: float | TimeLimit,
-    source: int = subprocess.DEVNULL,
+    stdin: int = subprocess.DEVNULL,
 ) -> ProcessExit:
-    """Run a program until it exits. Pass its output and errors to `on_output`; `source` is a descriptor for its stdin.
+    """Run a program until it exits. Pass its output and errors to `on_output`; `stdin` is a file descriptor.
 
     When this returns or raises, the process group has ended and `launch.finish` was called. `on_output` then receives
     the lines of `finish` in brackets. Raise `OSError` if the program cannot start.
@@ -243,21 +244,21 @@ async def run_program(
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     loop = asyncio.get_running_loop()
-    is_drained = asyncio.Event()
+    drained = asyncio.Event()
     try:
         try:
-            process = await start_program(launch, cwd=cwd, environment=environment, output=write_end, source=source)
+            process = await start_program(launch, cwd=cwd, environment=environment, stdin=stdin, stdout=write_end)
         finally:
             os.close(write_end)
-        loop.add_reader(read_end, _pass_output, loop, read_end, on_output, is_drained)
+        loop.add_reader(read_end, _pass_output, loop, read_end, on_output, drained)
         try:
             limit = timeout_s if isinstance(timeout_s, TimeLimit) else TimeLimit(timeout_s)
-            process_exit = await _wait_for_exit(process, is_drained, limit)
+            process_exit = await _wait_for_exit(process, drained, limit)
         finally:
             await end_program(process)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_S):
-                await is_drained.wait()
+                await drained.wait()
         return process_exit
     finally:
         loop.remove_reader(read_end)
@@ -280,7 +281,7 @@ async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[by
                 on_output(f"\n[{line}]\n".encode(errors="replace"))
 
 
-async def _wait_for_exit(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> ProcessExit:
+async def _wait_for_exit(process: Process, drained: asyncio.Event, limit: TimeLimit) -> ProcessExit:
     """Wait until a program and its output end; end the program at its time limit."""
     try:
         exit_code = await limit.wait(process)
@@ -290,7 +291,7 @@ async def _wait_for_exit(process: Process, is_drained: asyncio.Event, limit: Tim
     had_background_processes = False
     try:
         async with asyncio.timeout(_OUTPUT_GRACE_S):
-            await is_drained.wait()
+            await drained.wait()
     except TimeoutError:
         had_background_processes = True
     return ProcessExit(exit_code, had_background_processes=had_background_processes or await _still_runs(process.pid))
@@ -343,12 +344,15 @@ def kill_descendants() -> None:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+            _, parent, _ = _state_parent_and_group(stat)
             children.setdefault(parent, []).append(int(stat.parent.name))
-    pids = [os.getpid()]
-    for parent in pids:
-        pids += children.get(parent, ())
-    for pid in pids[1:]:
+    own_pid = os.getpid()
+    pids = [own_pid]
+    for pid in pids:  # the list grows: children, then their children
+        pids += children.get(pid, ())
+    for pid in pids:
+        if pid == own_pid:
+            continue
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
@@ -368,16 +372,22 @@ def _has_members(group: int) -> bool:
 def _is_member(process: str, group: int) -> bool:
     """Return whether a process belongs to a group and still runs; a zombie does not run."""
     with contextlib.suppress(OSError, ValueError):
-        # After the name in brackets, which may contain anything: state, parent, group (proc(5)).
-        state, _, member = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[:3]
-        return int(member) == group and state not in (b"Z", b"X")
+        state, _, group_of_process = _state_parent_and_group(Path(f"/proc/{process}/stat"))
+        return group_of_process == group and state not in (b"Z", b"X")
     return False
 
 
+def _state_parent_and_group(stat: Path) -> tuple[bytes, int, int]:
+    """Return the state of a process, and the ids of its parent and group, from its file `stat` (proc(5))."""
+    # The name of the program, in brackets before the state, may contain anything: `1 (a) b) S 0 1`.
+    state, parent, group = stat.read_bytes().rpartition(b")")[2].split()[:3]
+    return state, int(parent), int(group)
+
+
 def _pass_output(
-    loop: asyncio.AbstractEventLoop, read_end: int, on_output: Callable[[bytes], None], is_drained: asyncio.Event
+    loop: asyncio.AbstractEventLoop, read_end: int, on_output: Callable[[bytes], None], drained: asyncio.Event
 ) -> None:
-    """Pass available output to `on_output`. At its end, set `is_drained`."""
+    """Pass available output to `on_output`. At its end, set `drained`."""
     try:
         data = os.read(read_end, _CHUNK_BYTES)
     except BlockingIOError:
@@ -386,7 +396,7 @@ def _pass_output(
         on_output(data)
     else:
         loop.remove_reader(read_end)
-        is_drained.set()
+        drained.set()
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:

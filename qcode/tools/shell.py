@@ -115,7 +115,7 @@ class Shell:
             if context.shell_variables is not None:
                 command_env |= await run_blocking(partial(context.shell_variables, command))
             if checked.flag("background"):
-                _check_jobs(context)
+                _available_jobs(context)  # before the launch, which prepares a sandbox
             launch = await run_blocking(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
             if checked.flag("background"):
                 outcome = _start_job(launch, command, command_env, workspace, context)
@@ -156,7 +156,8 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-def _check_jobs(context: ToolRunContext) -> Jobs:
+def _available_jobs(context: ToolRunContext) -> Jobs:
+    """Return the background commands of the session. Raise `Refused` if no more of them are allowed."""
     if context.jobs is None:
         raise Refused("shell: background commands are not available here; run it without background")
     context.jobs.check_limit()
@@ -166,7 +167,7 @@ def _check_jobs(context: ToolRunContext) -> Jobs:
 def _start_job(
     launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolRunContext
 ) -> ToolOutcome:
-    job = _check_jobs(context).start(
+    job = _available_jobs(context).start(
         launch,
         command,
         cwd=workspace.root,
@@ -218,6 +219,7 @@ def _outcome(
 ) -> ToolOutcome:
     """Return the result of a command that ended, with notes for the model."""
     text = result.text
+    has_failed = process_exit.is_timed_out or process_exit.exit_code != 0
     notes = list(_note_on_masked(text, masked))
     if process_exit.had_background_processes:
         notes.append("[background processes that the command left running were killed]")
@@ -230,16 +232,15 @@ def _outcome(
     else:
         summary = f"exit {process_exit.exit_code}"
         notes.append(f"[{exit_text(process_exit.exit_code)}]")
-    if (process_exit.is_timed_out or process_exit.exit_code != 0) and _NEEDS_TERMINAL.search(text):
+    if has_failed and _NEEDS_TERMINAL.search(text):
         notes.append(_NO_TERMINAL)
     if confinement and process_exit.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
         hint = "If the sandbox blocked it, call shell again with unconfined: true"
         notes.append(f"[the command ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
-    is_error = process_exit.is_timed_out or process_exit.exit_code != 0
     return ToolOutcome(
         "\n".join([body, *notes]),
-        is_error=is_error,
+        is_error=has_failed,
         summary=summary,
         shown=result.shown,
         exit_code=process_exit.exit_code,
@@ -411,11 +412,11 @@ def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
 
 
 async def _read_job(job: Job, wait_s: float) -> ToolOutcome:
-    if wait_s > 0 and not job.is_readable.is_set():
+    if wait_s > 0 and not job.readable.is_set():
         # Not `asyncio.wait_for`, which loses a cancellation that comes together with the event on Python 3.11.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await job.is_readable.wait()
+                await job.readable.wait()
     text = job.read()
     return ToolOutcome(f"{text or '[no new output]'}\n[{_job_line(job)}]", summary=f"job {job.number} {job.state}")
 

@@ -14,7 +14,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 NAME = "agent"
-_MAX_DESCRIPTION = 80  # characters
+_MAX_DESCRIPTION_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SubagentTool:
     def task(self, arguments: JsonObject) -> Task:
         """Return the task in the arguments of a call. Raise `Refused` if they are invalid."""
         checked = check(self.spec, arguments)
-        description = " ".join(checked.text("description").split())[:_MAX_DESCRIPTION]
+        description = " ".join(checked.text("description").split())[:_MAX_DESCRIPTION_CHARS]
         prompt = checked.text("prompt").strip()
         if not description or not prompt:
             raise Refused("agent: the description or the prompt is empty")

@@ -153,7 +153,8 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
         from qcode.text.diff import BoundedMatcher  # loads with the first change
 
         matcher = BoundedMatcher(old[start:old_end], new[start:new_end], autojunk=False)
-        changes += [(kind, a + start, b + start, c + start, d + start) for kind, a, b, c, d in matcher.get_opcodes()]
+        for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+            changes.append((kind, old_from + start, old_to + start, new_from + start, new_to + start))
     return [*changes, ("equal", old_end, len(old), new_end, len(new))]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from qcode.protocol.approvals import Choice
 from qcode.protocol.messages import Message
@@ -12,12 +12,10 @@ from qcode.protocol.tools import ChangedFile, FileAccess, Launch, Refused, Sandb
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
-from qcode.values import dataclass
+from qcode.values import ValueT, dataclass
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Jobs
-
-_T = TypeVar("_T")
 
 
 def _unconfined(argv: Sequence[str]) -> Launch:
@@ -122,7 +120,7 @@ async def run_blocking_tool(work: Callable[[], ToolOutcome], stop: Callable[[], 
         return failed(explain(error, "the file"))
 
 
-async def run_blocking(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
+async def run_blocking(work: Callable[[], ValueT], stop: Callable[[], None] | None = None) -> ValueT:
     """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
     When a cancelled call ends, its work has ended too.

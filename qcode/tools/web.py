@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 MAX_BYTES = 10 * 1024 * 1024
 MAX_FETCH_S = 30.0
 MAX_REDIRECTS = 5
-_TEXT = lazy_pattern(
+_TEXT_TYPE = lazy_pattern(
     r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"
 )
 _CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _PROXY_AUTHENTICATION_REQUIRED = 407
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
@@ -55,6 +55,12 @@ class RequestTarget:
     host: str
     """As written in the request: an IPv6 address has brackets."""
     port: int
+
+    @property
+    def authority(self) -> str:
+        """The host, followed by the port unless it is the default port of the scheme."""
+        default_port = 443 if self.scheme == "https" else 80
+        return self.host if self.port == default_port else f"{self.host}:{self.port}"
 
 
 class Gate(Protocol):
@@ -155,12 +161,10 @@ class Fetch:
         address = await self._checked_address(target)
         parts = urlsplit(url)
         host = f"[{address}]" if ":" in address else address
-        address_url = (
-            f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
-        )
-        is_default_port = target.port == (443 if target.scheme == "https" else 80)
+        query = f"?{parts.query}" if parts.query else ""
+        address_url = f"{target.scheme}://{host}:{target.port}{parts.path or '/'}{query}"
         all_headers = {
-            "Host": target.host if is_default_port else f"{target.host}:{target.port}",
+            "Host": target.authority,
             "User-Agent": "qcode",
             "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
             "Accept-Encoding": "identity",
@@ -178,7 +182,7 @@ class Fetch:
             ):
                 if proxy_note and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
                     raise httpx2.ProxyError("it demands a user name and a password (407)")
-                return await _read(url, response)
+                return await _read_page(url, response)
         except httpx2.HTTPError as error:
             raise Refused(f"{target.host} could not be reached{proxy_note}: {_reason(error)}") from None
         except (httpx2.InvalidURL, ValueError) as error:
@@ -215,14 +219,14 @@ class Page:
     @property
     def raw_text(self) -> str:
         """The body as text, HTML unchanged."""
-        return _decoded(self.data, self.charset)
+        return decode_page(self.data, self.charset or _charset_in_html(self.data)).removeprefix("\ufeff")
 
     def text(self, process: HelperProcess) -> str:
         """Return the page as text, HTML as Markdown. Raise `Refused` if it cannot be converted."""
-        return html_text(self.raw_text, self.url, process) if self.media_type in _HTML else self.raw_text
+        return html_text(self.raw_text, self.url, process) if self.media_type in _HTML_TYPES else self.raw_text
 
 
-async def _read(url: str, response: httpx2.Response) -> Page:
+async def _read_page(url: str, response: httpx2.Response) -> Page:
     """Read a response up to the size limit. A type other than text is refused before the body is read."""
     content_type = response.headers.get("content-type", "text/plain")
     media_type = content_type.partition(";")[0].strip().casefold()
@@ -231,7 +235,7 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     charset = match[1] if match else ""
     if response.status_code in _REDIRECTS and location:
         return Page(url, response.status_code, media_type, location, b"", charset)
-    if not _TEXT.fullmatch(media_type):
+    if not _TEXT_TYPE.fullmatch(media_type):
         raise Refused(f"{url} has the type {media_type or 'unknown'}, which is not text")
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
     if coding != "identity" and coding not in _CODINGS:
@@ -248,10 +252,10 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     return Page(url, response.status_code, media_type, "", bytes(data), charset)
 
 
-def _decoded(data: bytes, charset: str) -> str:
-    if not charset and (match := re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)):
-        charset = match[1].decode("ascii", "replace")
-    return decode_page(data, charset).removeprefix("\ufeff")
+def _charset_in_html(data: bytes) -> str:
+    """Return the charset that a `<meta>` element at the start of a page names, empty if there is none."""
+    match = re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)
+    return match[1].decode("ascii", "replace") if match is not None else ""
 
 
 def _addresses(name: str, port: int) -> list[str]:
@@ -270,8 +274,7 @@ def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
 
     from qcode.text.proxies import has_valid_port, proxy_address, proxy_problem, proxy_variable
 
-    is_default_port = target.port == (443 if target.scheme == "https" else 80)
-    url = f"{target.scheme}://{target.host}{'' if is_default_port else f':{target.port}'}"
+    url = f"{target.scheme}://{target.authority}"
     proxies = {f"{scheme}_proxy": address for scheme, address in getproxies().items()}
     proxy = proxy_address(url, proxies)
     variable = proxy_variable(url, os.environ)
@@ -291,7 +294,7 @@ def _reason(error: Exception) -> str:
     return text.split("\n", 1)[0][:200] if text else "the connection was lost"
 
 
-LIMIT_S = 25.0
+MAX_CONVERSION_S = 25.0
 """The time limit for the conversion of a page to Markdown."""
 _PAGES_PROGRAM = Path(__file__).with_name("pages.py")
 # Python codecs that are not text encodings of the web; some fail, and some take quadratic time.
@@ -313,7 +316,7 @@ def html_text(html: str, url: str, process: HelperProcess) -> str:
     if module is None or module.origin is None:
         raise Refused("cannot read HTML: beautifulsoup4 is not installed")
     folder = str(Path(module.origin).parents[1])
-    printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), LIMIT_S)
+    printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), MAX_CONVERSION_S)
     if not printed.lines:
         raise Refused(f"{url} cannot be turned into text: {printed.failure}")
     text: str = json.loads(printed.lines[0])

@@ -21,9 +21,9 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_RESULTS = 10
-_MAX_QUERY = 400  # characters
-_MAX_PASSAGE = 1_000  # characters of one result
-_MAX_FIELD = 4_000
+_MAX_QUERY_CHARS = 400
+_MAX_PASSAGE_CHARS = 1_000  # of one result
+_MAX_FIELD_CHARS = 4_000
 """The maximum number of characters of a field that are converted to plain text."""
 
 
@@ -144,7 +144,7 @@ class WebSearch:
     def _query_and_count(self, arguments: JsonObject) -> tuple[str, int]:
         checked = check(self.spec, arguments)
         query = " ".join(checked.text("query").split())
-        if not query or len(query) > _MAX_QUERY:
+        if not query or len(query) > _MAX_QUERY_CHARS:
             raise Refused(f"the query is {'too long' if query else 'empty'}; a few words are enough")
         return query, checked.integer("count", 5)
 
@@ -180,7 +180,7 @@ def _results(service: SearchService, page: Page) -> list[JsonObject]:
 
 def _entry(number: int, result: JsonObject, passage_field: str) -> str:
     title, url, text = (_line(result.get(name)) for name in ("title", "url", passage_field))
-    return f"{number}. {title or url}\n   {url}\n   {text[:_MAX_PASSAGE]}".rstrip()
+    return f"{number}. {title or url}\n   {url}\n   {text[:_MAX_PASSAGE_CHARS]}".rstrip()
 
 
 def _line(value: Json) -> str:
@@ -189,6 +189,6 @@ def _line(value: Json) -> str:
         return ""
     from qcode.tools.pages import as_markdown  # loads with the first result, not at start
 
-    short = value[:_MAX_FIELD]
+    short = value[:_MAX_FIELD_CHARS]
     text = as_markdown(short, "") if "<" in short else short
     return " ".join(text.split())

@@ -595,5 +595,5 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
     depth = environment.get(DEPTH_VARIABLE, "")
-    child_depth = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
+    child_depth = str(int(depth) + 1) if depth.isdecimal() and len(depth) < 4 else "1"  # it may be any text
     return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": ":".join(parts) or DEFAULT_PATH}

@@ -384,7 +384,7 @@ def test_unknown_charset_is_read_as_utf_8(site: Site, tmp_path: Path, charset: s
 
 
 def test_page_that_never_ends_times_out(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "LIMIT_S", 0.2)
+    monkeypatch.setattr(web, "MAX_CONVERSION_S", 0.2)
     site.pages["/"] = answer("<!--" * 400_000, "text/html")
     done = run(site.url(), tmp_path)
     assert done.is_error

@@ -80,7 +80,7 @@ def test_cancelled_read_stays_cancelled_if_output_arrives_meanwhile(turns_betwee
         reading = asyncio.ensure_future(background("read", job=1, wait_s=60))
         for _ in range(5):
             await asyncio.sleep(0)
-        background.jobs.all[0].is_readable.set()
+        background.jobs.all[0].readable.set()
         for _ in range(turns_between):
             await asyncio.sleep(0)
         is_accepted = reading.cancel()
@@ -119,7 +119,7 @@ def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(runner
         await background.shell("yes 0123456789 | head -c 100000; echo end")
         seen = ""
         while background.jobs.all[0].is_running:
-            await background.jobs.all[0].is_readable.wait()
+            await background.jobs.all[0].readable.wait()
             await asyncio.sleep(0)
         seen = (await background("read", job=1)).content
         assert "characters omitted" in seen
@@ -138,7 +138,7 @@ def test_read_of_a_progress_bar_returns_its_last_state(runner: ToolRunner) -> No
     async def scenes(background: Background) -> None:
         await background.shell(f"echo first; {bar}; until [ -e go ]; do sleep 0.01; done; {bar}; echo; echo last")
         while "fetching 999" not in background.jobs.all[0].recent:
-            await background.jobs.all[0].is_readable.wait()
+            await background.jobs.all[0].readable.wait()
             await asyncio.sleep(0)
         assert (await background("read", job=1)).content.startswith("first\nfetching 999\n[job 1: running")
         (runner.root / "go").touch()

@@ -145,7 +145,7 @@ def test_pdf_without_text_says_why(runner: ToolRunner, monkeypatch: pytest.Monke
     assert "cannot read the PDF broken.pdf: " in runner.run("read", path="broken.pdf").content
     runner.add("blank.pdf", document(""))
     assert "the pages may be images" in runner.run("read", path="blank.pdf").content
-    monkeypatch.setattr(read, "LIMIT_S", 0.001)
+    monkeypatch.setattr(read, "MAX_EXTRACTION_S", 0.001)
     assert "it took longer than 0.001 s" in runner.run("read", path="blank.pdf").content
 
 

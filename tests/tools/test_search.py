@@ -217,7 +217,7 @@ class TestGrep:
         assert len(content) < grep.MAX_LINE_CHARS + 50
 
     def test_bad_pattern_is_refused_with_its_reason(self, tree: ToolRunner) -> None:
-        outcome = tree.run("grep", pattern="fo(o")
+        outcome = tree.run("grep", pattern="foo(")
         assert outcome.is_error
         assert outcome.content.startswith("grep: the search failed: ")
         assert "\n" not in outcome.content
@@ -262,7 +262,7 @@ def test_ripgrep_inside_the_workspace_is_not_used(tree: ToolRunner, tmp_path: Pa
 
 def test_pattern_that_runs_forever_is_stopped(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     _without_ripgrep(tree, monkeypatch)
-    monkeypatch.setattr(search, "LIMIT_S", 0.3)
+    monkeypatch.setattr(search, "MAX_SEARCH_S", 0.3)
     tree.add("evil.txt", "a" * 40 + "!\n")
     outcome = tree.run("grep", pattern="(a+)+$", path="evil.txt")
     assert "the search was stopped after 0.3 s" in outcome.content

@@ -251,7 +251,7 @@ def test_job_of_a_session_that_was_left_is_shown_as_it_ended(comes_back: str, tm
         pipe.write_text("ready\n")
         (job,) = it.toolbox.jobs.all
         while job.is_running:
-            await job.is_readable.wait()
+            await job.readable.wait()
             job.read()
         await asyncio.sleep(0)
         if comes_back == "after the end":

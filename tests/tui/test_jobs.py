@@ -344,7 +344,7 @@ class Typing(Typed):
         if line == "START":
             job = start(self._jobs, WAITING, self._folder)
             while not job.recent:
-                await job.is_readable.wait()
+                await job.readable.wait()
             return ""
         if line == "END":
             job = self._jobs.all[-1]

@@ -185,7 +185,7 @@ class TextCheckers:
                     environment=command_environment(self._environment),
                     on_output=collect,
                     timeout_s=CHECK_TIMEOUT_S,
-                    source=source.fileno(),
+                    stdin=source.fileno(),
                 )
             except OSError:
                 return None

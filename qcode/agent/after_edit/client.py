@@ -183,9 +183,9 @@ class LanguageServer:
                 launch,
                 cwd=self._options.root,
                 environment=environment,
-                source=server_stdin,
-                output=server_out,
-                errors=server_err,
+                stdin=server_stdin,
+                stdout=server_out,
+                stderr=server_err,
             )
         except BaseException:
             for handle in (stdin_writer, out, err):

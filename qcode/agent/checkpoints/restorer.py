@@ -211,7 +211,7 @@ class Restorer:
         if target is not None and target.is_link:
             disk.replace_link(folder, name, loaded, path, link=content)
         elif isinstance(loaded, bytes):
-            file = None if target is None or content is None else (content, target.mode)
+            file = None if target is None or content is None else disk.NewFile(content, target.mode)
             disk.replace_link(folder, name, loaded, path, file=file)
         elif target is None:
             if loaded is not None:

@@ -52,9 +52,9 @@ async def run_command(
                 Launch(argv),
                 cwd=folder,
                 environment=environment,
-                output=stdout.child_fd,
-                errors=stderr.child_fd,
-                source=stdin.child_fd,
+                stdout=stdout.child_fd,
+                stderr=stderr.child_fd,
+                stdin=stdin.child_fd,
             )
         except OSError as error:
             return CommandRun(failed(f"it could not be started: {error.strerror or error}"))

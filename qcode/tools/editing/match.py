@@ -30,7 +30,7 @@ def indent_of(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def pairs_of(old: Sequence[str], file_lines: Sequence[str]) -> dict[str, str] | None:
+def indent_pairs(old: Sequence[str], file_lines: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit, None if they have different structures.
 
     Example: the edit indents its lines with 0, 4 and 8 blanks, the file with 0, 1 and 2 tabs. The result maps 4 blanks
@@ -166,6 +166,18 @@ class PassageMatches:
     """The kind of difference that the comparison ignored; empty if the match is exact."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A way to compare the lines of an edit with the lines of a file."""
+
+    ignored_difference: str
+    """The kind of difference that it ignores; empty if it ignores none."""
+    key_of: Callable[[str], str]
+    """Returns the key of a line. Lines with the same key are equal."""
+    checks_depth: bool = False
+    """The lines must also be indented with the same structure: `indent_pairs` must not return None."""
+
+
 def find(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions of `old`, by the strictest comparison that finds one. Raise `Refused` beyond a limit."""
     exact = _exact_passages(text, old, new)
@@ -196,20 +208,20 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
-    """Return the matches of the first comparison in `_TOLERANCES` that finds any, otherwise those within a line."""
+    """Return the matches of the first tolerant comparison that finds any, otherwise those within a line."""
     lines = _Lines(text)
-    search = _Search(old, new)
-    is_possible = lines.may_match(search)
-    for ignored, key, is_shifted in _TOLERANCES:
+    wanted = _WantedLines(old, new)
+    is_possible = lines.may_match(wanted)
+    for comparison in _TOLERANT:
         passages: tuple[Passage, ...] = ()
-        if key is _fold_line:
+        if comparison is _FOLDED:
             if text.isascii() and old.isascii():
                 continue
-            passages = tuple(_look_alikes(text, old, new))
+            passages = tuple(_match_folded(text, old, new))
         if not passages and is_possible:
-            passages = tuple(lines.passages(search, key, is_shifted=is_shifted))
+            passages = tuple(lines.passages(wanted, comparison))
         if passages:
-            return PassageMatches(passages, ignored)
+            return PassageMatches(passages, comparison.ignored_difference)
     passages = tuple(_match_within_line(text, old, new))
     return PassageMatches(passages, "the number of spaces between words") if passages else PassageMatches()
 
@@ -217,11 +229,11 @@ def _tolerant(text: str, old: str, new: str) -> PassageMatches:
 def find_lines(text: str, old: str, new: str) -> PassageMatches:
     """Return all positions at which `old` is whole lines of `text`, by the strictest comparison that finds one."""
     lines = _Lines(text)
-    search = _Search(old, new)
-    for ignored, key, is_shifted in (_EXACTLY, *_TOLERANCES):
-        passages = tuple(lines.passages(search, key, is_shifted=is_shifted))
+    wanted = _WantedLines(old, new)
+    for comparison in (_EXACT, *_TOLERANT):
+        passages = tuple(lines.passages(wanted, comparison))
         if passages:
-            return PassageMatches(passages, ignored)
+            return PassageMatches(passages, comparison.ignored_difference)
     return PassageMatches()
 
 
@@ -257,12 +269,12 @@ def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(passages)
 
 
-class _Search:
+class _WantedLines:
     """The lines of a passage to find, and their replacement."""
 
     def __init__(self, old: str, new: str) -> None:
-        self.has_newline = old.endswith("\n")
-        self.lines = old.split("\n")[: -1 if self.has_newline else None]
+        self.ends_with_newline = old.endswith("\n")
+        self.lines = old.removesuffix("\n").split("\n")
         self.new_lines = new.split("\n")
 
     @cached_property
@@ -296,41 +308,42 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_match(self, search: _Search) -> bool:
+    def may_match(self, wanted: _WantedLines) -> bool:
         """Return whether the loosest comparison finds the passage. If not, no stricter one can."""
-        keys = [_words(line) for line in search.lines]
+        keys = [_words(line) for line in wanted.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
         return not any(keys) or pattern in searched
 
-    def passages(self, search: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
-        """Yield matching whole lines, compared by `key`. If `is_shifted`, lines of equal depth have equal shifts."""
-        wanted_keys = [key(line) for line in search.lines]
+    def passages(self, wanted: _WantedLines, comparison: _Comparison) -> Iterator[Passage]:
+        """Yield the passages of whole lines that are equal to the wanted ones."""
+        wanted_keys = [comparison.key_of(line) for line in wanted.lines]
         if not any(wanted_keys):
             return
-        searched, pattern = _as_characters([key(line) for line in self.lines], wanted_keys)
-        count = len(search.lines)
+        searched, pattern = _as_characters([comparison.key_of(line) for line in self.lines], wanted_keys)
+        count = len(wanted.lines)
         compared = replaced = 0
         index = searched.find(pattern)
         while index >= 0:
             after = index + count
             file_lines = self.lines[index:after]
-            if is_shifted and pairs_of(search.lines, file_lines) is None:
+            if comparison.checks_depth and indent_pairs(wanted.lines, file_lines) is None:
                 compared += count
                 if compared > _MAX_COMPARED_LINES:
                     raise Refused(_TOO_ALIKE)
                 index = searched.find(pattern, index + 1)
                 continue
-            replaced += len(search.new_lines)
+            replaced += len(wanted.new_lines)
             if replaced > _MAX_WRITTEN_LINES:
                 raise Refused(_TOO_LONG)
-            yield self._passage(index, after, search, search.formatted_like(file_lines, lambda: self._unit))
+            yield self._passage(index, after, wanted, wanted.formatted_like(file_lines, lambda: self._unit))
             index = searched.find(pattern, after)
 
-    def _passage(self, index: int, after: int, search: _Search, replacement: str) -> Passage:
-        keeps_break = search.has_newline and after != len(self.lines)
-        if search.has_newline and not keeps_break:
+    def _passage(self, index: int, after: int, wanted: _WantedLines, replacement: str) -> Passage:
+        """Return the passage of the lines from `index` to `after`; it ends with their last newline, if there is one."""
+        includes_newline = wanted.ends_with_newline and after != len(self.lines)
+        if wanted.ends_with_newline and not includes_newline:
             replacement = replacement.removesuffix("\n")
-        return Passage(self._starts[index], self._starts[after] - (0 if keeps_break else 1), replacement)
+        return Passage(self._starts[index], self._starts[after] - (0 if includes_newline else 1), replacement)
 
 
 def _as_characters(text_keys: Sequence[str], wanted_keys: Sequence[str]) -> tuple[str, str]:
@@ -343,7 +356,7 @@ def _as_characters(text_keys: Sequence[str], wanted_keys: Sequence[str]) -> tupl
     return searched, "".join([characters[key] for key in wanted_keys])
 
 
-def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
+def _match_folded(text: str, old: str, new: str) -> Iterator[Passage]:
     """Match with typographic characters replaced by plain ones; unchanged text keeps the characters of the file."""
     folded, folded_old = fold(text), fold_text(old)
     restored = _RestoredText(new)
@@ -365,7 +378,7 @@ class _RestoredText:
 
     def __init__(self, new: str) -> None:
         self._new = new
-        self._fold_line = fold(new)
+        self._folded_new = fold(new)
         self._steps = Steps()
         self._cached_texts: dict[str, str] = {}
 
@@ -377,7 +390,7 @@ class _RestoredText:
         if len(file_text) > _MAX_RESTORED_CHARS or len(self._new) > _MAX_RESTORED_CHARS:
             return self._new
         if file_text not in self._cached_texts:
-            file_folded, folded = fold(file_text), self._fold_line
+            file_folded, folded = fold(file_text), self._folded_new
             parts: list[str] = []
             matcher = BoundedMatcher(file_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
@@ -401,7 +414,7 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     while position >= 0:
         after = position + len(pattern)
         start, end = (offset + shifts[bisect_right(ends, offset)] for offset in (position, after))
-        yield Passage(start, end, new.strip() if new.strip() else new)
+        yield Passage(start, end, new.strip() or new)
         position = single.find(pattern, after)
 
 
@@ -436,19 +449,24 @@ def _fold_line(line: str) -> str:
     return fold_text(line).rstrip()
 
 
-# A comparison: the difference that it ignores, the function that returns the key of a line, and `is_shifted`.
-_EXACTLY: tuple[str, Callable[[str], str], bool] = ("", str, False)
+_EXACT = _Comparison("", str)
+_FOLDED = _Comparison("the kind of quotes, dashes, spaces or composed characters", _fold_line)
 _TABS = "tabs and spaces in the indentation"
-_TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
-    ("trailing whitespace", str.rstrip, False),
-    (_TABS, _with_tabs_of(4), False),
-    (_TABS, _with_tabs_of(2), False),
-    (_TABS, _with_tabs_of(8), False),
-    ("the indentation", str.strip, True),
-    ("the kind of quotes, dashes, spaces or composed characters", _fold_line, False),
-    ("the kind of quotes, dashes or spaces, and the indentation", lambda line: fold_text(line).strip(), True),
-    ("the number of spaces between words", _words, True),
+_TOLERANT = (
+    _Comparison("trailing whitespace", str.rstrip),
+    _Comparison(_TABS, _with_tabs_of(4)),
+    _Comparison(_TABS, _with_tabs_of(2)),
+    _Comparison(_TABS, _with_tabs_of(8)),
+    _Comparison("the indentation", str.strip, checks_depth=True),
+    _FOLDED,
+    _Comparison(
+        "the kind of quotes, dashes or spaces, and the indentation",
+        lambda line: fold_text(line).strip(),
+        checks_depth=True,
+    ),
+    _Comparison("the number of spaces between words", _words, checks_depth=True),
 )
+"""The comparisons that ignore a difference, the strictest first."""
 
 
 MAX_LENGTH = 64 * 1024 * 1024
@@ -495,14 +513,15 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         return matches, f"Note: matched ignoring {matches.ignored_difference}." if matches.ignored_difference else ""
     for reading in readings(old, new):
         matches = find(text, reading.old, reading.new)
+        if not matches.passages:
+            continue
         numbers = lines_of(text, (passage.start for passage in matches.passages))
-        at_line = tuple(
+        at_copied_line = tuple(
             passage for passage, line in zip(matches.passages, numbers, strict=True) if line == reading.line
         )
-        if matches.passages:
-            ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
-            best = PassageMatches(at_line or matches.passages, matches.ignored_difference)
-            return best, f"Note: matched {reading.label}{ignored}."
+        ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
+        best = PassageMatches(at_copied_line or matches.passages, matches.ignored_difference)
+        return best, f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from qcode.text.diff import BoundedMatcher, Steps, unified_diff
@@ -63,8 +62,8 @@ def _best_window(lines: list[str], old_lines: list[str]) -> int | None:
     Windows are ranked by shared words, which is cheap; only the best few are compared by characters.
     """
     size = min(len(old_lines), len(lines))
-    words = Counter(re.findall(r"\w+", "\n".join(old_lines)))
-    scores = [sum(min(words[word], 1) for word in set(re.findall(r"\w+", line))) for line in lines]
+    words = set(re.findall(r"\w+", "\n".join(old_lines)))
+    scores = [len(words.intersection(re.findall(r"\w+", line))) for line in lines]
     total, windows = sum(scores[:size]), []
     for start in range(len(lines) - size + 1):
         # With a negative start, the first of several windows with the same score is the largest.

@@ -17,8 +17,9 @@ _NUMBERED = re.compile(r"[ ]*+(\d{1,9}+)(\t|→|: |:|\| |\|)")
 _ENTITY = re.compile(r"&(lt|gt|amp|quot|apos|#39|#x27|#34);")
 _BARE_MARKUP = re.compile(r"[<>]|&(?!(?:lt|gt|amp|quot|apos|#39|#x27|#34);)")
 _ESCAPE = re.compile(r"\\([nrt\"'`\\/])")
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
-_QUOTED = re.compile(r"\\([\"'`])")
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
+"""The characters for the letters of escapes. Any other escaped character stands for itself."""
+_ESCAPED_QUOTE = re.compile(r"\\([\"'`])")
 
 _FOLDS = {
     **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'"),
@@ -122,17 +123,18 @@ def _without_entities(old: str, new: str) -> tuple[str, str] | None:
 
 def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
     """Remove the backslashes before quotes: `say(\\"hi\\")` becomes `say("hi")`."""
-    escaped = set(_QUOTED.findall(old))
-    if not escaped:
+    quotes = set(_ESCAPED_QUOTE.findall(old))
+    if not quotes:
         return None
-    has_bare = any(re.search(rf"(?<!\\){re.escape(quote)}", new) for quote in escaped)
-    return _QUOTED.sub(r"\1", old), new if has_bare else _QUOTED.sub(r"\1", new)
+    has_bare = any(re.search(rf"(?<!\\){re.escape(quote)}", new) for quote in quotes)
+    return _ESCAPED_QUOTE.sub(r"\1", old), new if has_bare else _ESCAPED_QUOTE.sub(r"\1", new)
 
 
 def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Decode `\\n` and `\\t` outside quotes."""
     if "\\" not in old:
         return None
+    # A new text with real line breaks is not encoded, so its `\\n` are meant.
     has_real_breaks = "\n" in new and "\n" not in old
     return _decode_breaks(old), new if has_real_breaks else _decode_breaks(new)
 
@@ -172,7 +174,7 @@ def _is_escaped(text: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
+    return _ESCAPE.sub(lambda match: _CONTROLS.get(match[1], match[1]), text)
 
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:

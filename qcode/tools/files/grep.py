@@ -29,11 +29,13 @@ from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_t
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-LIMIT_S = 30.0
+MAX_SEARCH_S = 30.0
 """The time limit of a search."""
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 _SCANNER = Path(__file__).with_name("scanner.py")
+_FAILED = 2
+"""The exit code of ripgrep and the scanner for an error, such as an invalid pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class GrepSearch:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-        timer = threading.Timer(LIMIT_S, self._time_out)
+        timer = threading.Timer(MAX_SEARCH_S, self._time_out)
         timer.start()
         try:
             assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -113,8 +115,8 @@ class GrepSearch:
             is_wanted = _glob_predicate(query)
             yield from (line for line in _read_events(process.stdout) if query.only_file or is_wanted(line.file))
             error = process.stderr.read(4_000)
-            if process.wait() == 2 and error and not self._stop_event.is_set():
-                raise Refused(f"grep: the search failed: {_first_line(error)}")
+            if process.wait() == _FAILED and error and not self._stop_event.is_set():
+                raise Refused(f"grep: the search failed: {_last_line(error)}")
         finally:
             timer.cancel()
             self.stop()
@@ -133,7 +135,7 @@ class GrepSearch:
         query_json = {
             "pattern": query.pattern,
             "ignore_case": query.ignore_case,
-            "before_after": query.context_lines,
+            "context_lines": query.context_lines,
             "max_count": query.max_count,
             "multiline": query.is_multiline,
             "files": [[name, str(query.start / name)] for name in files],
@@ -180,11 +182,14 @@ def _glob_options(query: Query) -> list[str]:
     With `--glob`, ripgrep would also search ignored files. So these options define a file type, which matches only file
     names.
     """
-    if query.only_file or not query.glob:
+    if query.only_file or not query.glob or query.glob.startswith("!"):
         return []
     name = query.glob.rpartition("/")[2]
-    is_name = name not in ("", "**") and ":" not in name and not ("{" in query.glob and "/" in query.glob)
-    return ["--type-add", f"wanted:{name}", "--type", "wanted"] if is_name and not query.glob.startswith("!") else []
+    if name in ("", "**") or ":" in name:
+        return []  # `src/**` matches every name, and ripgrep reads `include:py` as the name of another type
+    if "{" in query.glob and "/" in query.glob:
+        return []  # the last slash may be inside braces: `{a,b/c}.py`
+    return ["--type-add", f"wanted:{name}", "--type", "wanted"]
 
 
 def _argv(query: Query, ripgrep: str | None) -> list[str]:
@@ -230,7 +235,7 @@ def _text(value: dict[str, str]) -> str:
     return base64.b64decode(value["bytes"]).decode("utf-8", "replace")
 
 
-def _first_line(error: bytes) -> str:
+def _last_line(error: bytes) -> str:
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
     return (lines[-1] if lines else "it is not valid").removeprefix("error: ")
 
@@ -365,7 +370,7 @@ def _notes(search: GrepSearch) -> list[str]:
     """Return notes about a search that did not cover all files."""
     notes = []
     if search.is_timed_out:
-        notes.append(f"[the search was stopped after {LIMIT_S:g} s; narrow it with path or glob]")
+        notes.append(f"[the search was stopped after {MAX_SEARCH_S:g} s; narrow it with path or glob]")
     if search.is_incomplete:
         notes.append("[too many files: not all were searched; narrow the search with path]")
     return notes

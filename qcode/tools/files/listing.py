@@ -80,8 +80,8 @@ def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Even
         location = folder_at(workspace, str(start))
         start = location.path
     matches, is_complete = _matches(location.base, start, variable, stop)
-    newest = sorted(matches, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]
-    labels = [workspace.show(path) for _, path in newest]
+    newest = sorted(matches, key=lambda match: (-match.mtime_ns, str(match.path)))[:MAX_FILES]
+    labels = [workspace.show(match.path) for match in newest]
     notes = []
     if len(matches) > MAX_FILES:
         notes.append(f"[{len(matches) - MAX_FILES:,} more files; narrow the pattern]")
@@ -89,7 +89,9 @@ def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Even
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not matches:
         # A model often writes `*.py` and means all levels.
-        deeper = _matches(location.base, start, f"**/{variable}", stop)[0] if "**" not in variable else []
+        deeper: list[_Match] = []
+        if "**" not in variable:
+            deeper, _ = _matches(location.base, start, f"**/{variable}", stop)
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{variable}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
     return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(matches), "file"))
@@ -105,21 +107,29 @@ def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     return location
 
 
-def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[tuple[int, Path]], bool]:
-    """Return matching paths with their modification times, and whether all files were examined."""
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A file that matches a pattern."""
+
+    path: Path
+    mtime_ns: int
+
+
+def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[_Match], bool]:
+    """Return the files that match, and whether all files were examined."""
     from qcode.tools.files import walk
     from qcode.tools.files.patterns import compile_pattern
 
     matcher = compile_pattern(pattern)
-    matches: list[tuple[int, Path]] = []
+    matches: list[_Match] = []
     try:
         for item in walk.files(root, start, stop.is_set):
             if matcher.fullmatch(item.relative):
                 try:
-                    changed = item.entry.stat(follow_symlinks=False).st_mtime_ns
+                    info = item.entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                matches.append((changed, start / item.relative))
+                matches.append(_Match(start / item.relative, info.st_mtime_ns))
     except walk.WalkTooLarge:
         return matches, False
     return matches, True
@@ -173,6 +183,12 @@ class Ls:
 class _Listing:
     """The lines of a tree, and the numbers of entries without a line."""
 
+    max_depth: int
+    """The number of levels to list."""
+    shows_ignored: bool
+    """Entries that git ignores have a line too."""
+    remaining: int
+    """The number of entries that may still be listed."""
     lines: list[str] = field(default_factory=list)
     omitted: int = 0
     """The number of entries beyond the limit."""
@@ -185,16 +201,8 @@ def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     from qcode.tools.files import walk
 
     location = folder_at(workspace, arguments.text("path") or ".")
-    budget = [MAX_ENTRIES]
-    listing = _Listing()
-    _add_entries(
-        listing,
-        walk.listed_folder(location.base, location.path),
-        arguments.integer("depth", 2),
-        0,
-        budget,
-        shows_ignored=arguments.flag("all"),
-    )
+    listing = _Listing(arguments.integer("depth", 2), arguments.flag("all"), remaining=MAX_ENTRIES)
+    _add_entries(listing, walk.listed_folder(location.base, location.path), level=1)
     notes = []
     if listing.omitted:
         notes.append(f"[{listing.omitted:,} more entries; name a folder with path, or use glob]")
@@ -208,34 +216,31 @@ def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     )
 
 
-def _add_entries(
-    listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
-) -> None:
-    """Add the entries of a folder and, down to `depth` levels, of its subfolders.
+def _add_entries(listing: _Listing, folder: walk.Folder, level: int) -> None:
+    """Add the entries of a folder, which are on this `level` (from 1), and those of its subfolders.
 
-    `budget[0]` is the remaining number of lines; the list shares it among all levels. A folder adds its lines before
-    its subfolders do, so the limit omits the deepest entries.
+    A folder counts its entries before its subfolders do, so the limit omits the deepest entries.
     """
     listed = []
     for item in folder.entries():
-        if item.is_ignored and not shows_ignored:
+        if item.is_ignored and not listing.shows_ignored:
             listing.ignored += 1
-        elif budget[0] <= 0:
+        elif listing.remaining <= 0:
             listing.omitted += 1
         else:
-            budget[0] -= 1
+            listing.remaining -= 1
             listed.append(item)
     for item in listed:
-        indent = "  " * (level + 1)
+        indent = "  " * level
         mark = "  [ignored]" if item.is_ignored else ""
         if item.subfolder is None:
             listing.lines.append(f"{indent}{printable(item.name + item.detail)}{mark}")
             continue
         line_index = len(listing.lines)
         listing.lines.append("")
-        is_open = level + 1 < depth and not item.is_ignored
+        is_open = level < listing.max_depth and not item.is_ignored
         if is_open:
-            _add_entries(listing, item.subfolder, depth, level + 1, budget, shows_ignored=shows_ignored)
+            _add_entries(listing, item.subfolder, level + 1)
         count = "" if is_open else _count_note(item.subfolder)
         listing.lines[line_index] = f"{indent}{printable(item.name)}/{count}{mark}"
 

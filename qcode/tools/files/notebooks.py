@@ -242,12 +242,12 @@ def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: 
     """Return the cells after the change, and a description of the change."""
     cells = cells_of(notebook)
     cell_id, source = arguments.text("cell"), with_plain_newlines(arguments.text("source"))
-    is_first = mode == "insert" and cell_id == "0"
-    index = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
-    if mode == "delete":
-        return [*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}"
     if mode == "insert":
+        index = 0 if cell_id == "0" else find_cell(cells, cell_id, label) + 1
         inserted = new_cell(notebook, source, arguments.text("cell_type", "code"))
         return [*cells[:index], inserted, *cells[index:]], f"Inserted cell {index + 1}"
+    index = find_cell(cells, cell_id, label)
+    if mode == "delete":
+        return [*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}"
     kind = arguments.text("cell_type", str(cells[index].get("cell_type", "code")))
     return [*cells[:index], with_source(cells[index], source, kind), *cells[index + 1 :]], f"Replaced cell {index + 1}"

@@ -102,12 +102,12 @@ def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) ->
     if location.path.suffix == ".ipynb":
         notebook = notebooks.parse_notebook(displayed.document.text)
         if notebook is not None:
-            return _cells(notebook, first, limit, location)
+            return _cells_outcome(notebook, first, limit, location)
         notes.append("[not a notebook of format 4, so it is shown as text]")
-    return _lines(displayed.document.text, first, limit, location, notes)
+    return _text_outcome(displayed.document.text, first, limit, location, notes)
 
 
-def _lines(content: str, first: int, limit: int, location: WorkspacePath, notes: list[str]) -> ToolOutcome:
+def _text_outcome(content: str, first: int, limit: int, location: WorkspacePath, notes: list[str]) -> ToolOutcome:
     lines = content.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -155,7 +155,7 @@ def _read_part(location: WorkspacePath, first: int, limit: int, workspace: Works
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
 
-def _cells(notebook: JsonObject, first: int, limit: int, location: WorkspacePath) -> ToolOutcome:
+def _cells_outcome(notebook: JsonObject, first: int, limit: int, location: WorkspacePath) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
         return ToolOutcome(f"[{location.label} has no cells]", summary="no cells")
@@ -177,13 +177,13 @@ def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
         return ""
     from qcode.text.match import did_you_mean, similar
 
-    hint = did_you_mean([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
-    return hint and f"; {hint}"
+    nearest = did_you_mean([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
+    return f"; {nearest}" if nearest else ""
 
 
 MAX_PAGES = 20
 MAX_PDF_CHARS = 200_000
-LIMIT_S = 40.0
+MAX_EXTRACTION_S = 40.0
 """The time limit for the text of a PDF."""
 _PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
 _PAGE_RANGE = lazy_pattern(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
@@ -207,7 +207,7 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperPro
         raise Refused(f"{label} is a PDF, and pypdf, which reads them, is not installed")
     first, last = pages
     arguments = [str(Path(module.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
-    printed = process.run(_PDF_PROGRAM, arguments, data, LIMIT_S)
+    printed = process.run(_PDF_PROGRAM, arguments, data, MAX_EXTRACTION_S)
     messages = [json.loads(line) for line in printed.lines]
     if not messages:
         raise Refused(f"cannot read the PDF {label}: {printed.failure}")

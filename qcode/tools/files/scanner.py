@@ -1,7 +1,7 @@
 """A separate program that searches files for a regular expression: run it, never import it.
 
 A pattern can take forever, and unlike a thread, a process can be killed. The program needs only the standard library.
-It reads one JSON object from standard input: `pattern`, `ignore_case`, `before_after`, `max_count`, `multiline` and
+It reads one JSON object from standard input: `pattern`, `ignore_case`, `context_lines`, `max_count`, `multiline` and
 `files`, a list of [name, path]. It prints the events of `ripgrep --json`, one per line: `begin`, `match`, `context`,
 `end`.
 """
@@ -38,7 +38,7 @@ def main() -> int:
         if text is not None:
             lines = text.removesuffix("\n").split("\n")
             find_hits = _multiline_hits if query["multiline"] else _hits
-            for event in _events(name, lines, find_hits(text, pattern, query["max_count"]), query["before_after"]):
+            for event in _events(name, lines, find_hits(text, pattern, query["max_count"]), query["context_lines"]):
                 sys.stdout.write(json.dumps(event) + "\n")
     return 0
 

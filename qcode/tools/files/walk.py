@@ -62,7 +62,7 @@ def files(root: Path, start: Path, is_stopped: Callable[[], bool]) -> Iterator[W
         if is_folder:
             pending.append(_Level.of(root, path, level.rules))
         else:
-            yield WalkEntry(path[len(prefix) + 1 if prefix else 0 :], entry)
+            yield WalkEntry(_relative_to(prefix, path), entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,14 @@ def _is_fast_to_match(line: str) -> bool:
     return max_in_name <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
 
 
+def _relative_to(folder: str, path: str) -> str:
+    """Return `path`, which is below `folder`, relative to it; both are relative to the root, which is empty."""
+    return path[len(folder) + 1 :] if folder else path
+
+
 def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:
     for folder, spec in reversed(rules):
-        relative = path[len(folder) + 1 :] if folder else path
+        relative = _relative_to(folder, path)
         verdict = spec.check_file(f"{relative}/" if is_folder else relative).include
         if verdict is not None:
             return verdict
