@@ -49,5 +49,7 @@ def complete(address: str) -> str:
 
 
 def headers(api_key: str, key_source: str) -> dict[str, str]:
-    """Return the headers for a key, no headers for an Entra token. An empty value removes the usual `Authorization`."""
-    return {} if not api_key or key_source == TOKEN_VARIABLE else {KEY_HEADER: api_key, "authorization": ""}
+    """Return the headers for a key, none for an Entra token, which `Authorization` contains as usual."""
+    if not api_key or key_source == TOKEN_VARIABLE:
+        return {}
+    return {KEY_HEADER: api_key, "authorization": ""}  # an empty value removes the header

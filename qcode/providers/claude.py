@@ -19,7 +19,8 @@ MIN_THINKING_BUDGET = 1024
 # The thinking budget in tokens for each effort.
 _BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384, "max": 32_768}
 _ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
-# Models up to 4.5 accept a token budget for thinking; later models think adaptively and accept an effort.
+# Models up to 4.5 accept a token budget for thinking; later models think adaptively and accept an effort. The names of
+# the former are, for example, claude-3-7-sonnet, claude-opus-4@20250514 and claude-haiku-4-5.
 _BUDGET_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
 # Models before 3.7 cannot think.
 _UNTHINKING_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")

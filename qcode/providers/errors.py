@@ -113,10 +113,15 @@ def error_of_response(
         resets_at=reset.at,
         period=reset.period,
         may_retry=headers.get("x-should-retry", "").lower() != "false",
-        request_id=next((headers[name] for name in _REQUEST_IDS if headers.get(name)), None) or body.request_id or None,
+        request_id=_request_id(headers) or body.request_id or None,
         code=body.code or body.type or None,
         param=body.param or None,
     )
+
+
+def _request_id(headers: Mapping[str, str]) -> str:
+    """Return the id of the request in the headers of its response, empty if they have none."""
+    return next((headers[name] for name in _REQUEST_IDS if headers.get(name)), "")
 
 
 def error_of_stream(data: JsonObject) -> ProviderError:
@@ -212,7 +217,8 @@ def _is_about_unknown_model(message: str) -> bool:
     if match is None or not re.search(_UNKNOWN_NAME, message):
         return False
     # "temperature is not supported with this model" is about a parameter. An unknown model is named at the start.
-    return "not supported" not in message.lower() or match.start() < 20
+    names_model_first = match.start() < 20
+    return names_model_first or "not supported" not in message.lower()
 
 
 def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
@@ -253,7 +259,7 @@ def _is_quota(body: ErrorBody) -> bool:
 
 def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
     """Return the line for the user: the provider, the server's message, and what to do about a refused key."""
-    text = redact(single_spaced(message, MAX_MESSAGE), origin.key) or "no reason given"
+    text = redact(single_spaced(message, MAX_MESSAGE_CHARS), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
             if not origin.key and origin.sign_in:
@@ -296,7 +302,7 @@ def is_error_object(data: Mapping[str, Json]) -> bool:
     return bool(data.get("error")) or data.get("object") == "error"
 
 
-MAX_MESSAGE = 600
+MAX_MESSAGE_CHARS = 600
 """The maximum length of a server's message in an error, in characters."""
 
 _TITLE = lazy_pattern(r"<title[^<>]{0,500}>(.{0,2000}?)</title>", re.IGNORECASE | re.DOTALL)
@@ -341,12 +347,13 @@ def read_body(status: int, content: bytes) -> ErrorBody:
     try:
         body: Json = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(_status_line(status) if not text else _text_line(status, text))
+        return ErrorBody(_text_line(status, text) if text else _status_line(status))
     if isinstance(body, list):
         body = next(iter(objects_in(body)), None)
     if isinstance(body, dict):
         return read_object(body, status)
-    return ErrorBody((single_spaced(body, MAX_MESSAGE) if isinstance(body, str) else "") or _status_line(status))
+    message = single_spaced(body, MAX_MESSAGE_CHARS) if isinstance(body, str) else ""
+    return ErrorBody(message or _status_line(status))
 
 
 def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
@@ -368,7 +375,7 @@ def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
     error_code = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
     reason = next((text_in(detail.get("reason")) for detail in details if detail.get("reason")), "")
     return ErrorBody(
-        single_spaced(message, MAX_MESSAGE) or _status_line(status or _http_status(code)),
+        single_spaced(message, MAX_MESSAGE_CHARS) or _status_line(status or _http_status(code)),
         type=text_in(error.get("type")) or text_in(error.get("status")) or _shape_name(error.get("__type")),
         code=error_code or reason or text_in(code),
         param=text_in(error.get("param")),
@@ -386,7 +393,7 @@ def page_title(text: str) -> str:
 
     for pattern in (_TITLE, _HEADING):
         match = pattern.search(text)
-        if match and (title := single_spaced(unescape(_TAG.sub(" ", match.group(1))), MAX_MESSAGE)):
+        if match and (title := single_spaced(unescape(_TAG.sub(" ", match.group(1))), MAX_MESSAGE_CHARS)):
             return title
     return ""
 
@@ -400,7 +407,7 @@ def is_html_page(text: str) -> bool:
 def _text_line(status: int, text: str) -> str:
     """Return a body that is not JSON as one line; of a web page only the title."""
     if not is_html_page(text):
-        return single_spaced(text, MAX_MESSAGE)
+        return single_spaced(text, MAX_MESSAGE_CHARS)
     title = page_title(text)
     return (
         f'the server returned a web page ("{title}")' if title else f"the server returned a web page, status {status}"
@@ -427,8 +434,10 @@ def _detail(data: JsonObject) -> str:
     lines: list[str] = []
     for item in objects_in(detail):
         location = item.get("loc")
-        field = ".".join(str(step) for step in location if step != "body") if isinstance(location, list) else ""
-        lines.append(f"{field}: {text_in(item.get('msg'))}" if field else text_in(item.get("msg")))
+        steps = location if isinstance(location, list) else []
+        parameter = ".".join(str(step) for step in steps if step != "body")
+        message = text_in(item.get("msg"))
+        lines.append(f"{parameter}: {message}" if parameter else message)
     return "; ".join(line for line in lines if line)
 
 

@@ -14,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -100,7 +101,9 @@ def with_request_note(request: ModelRequest) -> tuple[Message, ...]:
 
 def add_note(sent: list[JsonObject], note: JsonObject) -> None:
     """Append a note, a text block, to the last encoded message, after the part that the host caches."""
-    content = sent[-1]["content"] if sent and sent[-1]["role"] == "user" and note["text"] else None
+    if not note["text"] or not sent or sent[-1]["role"] != "user":
+        return
+    content = sent[-1]["content"]
     if isinstance(content, list):
         content.append(note)
 
@@ -146,6 +149,20 @@ class _SettledPart:
     """The encoded messages as the items of a JSON list, without its brackets."""
 
 
+class _CachedJson(NamedTuple):
+    """The JSON of a value. The value is kept, so that no other value gets its `id`."""
+
+    value: Json
+    text: str
+
+
+class _CachedMessage(NamedTuple):
+    """The encoding of a message. The message is kept, so that no other message gets its `id`."""
+
+    message: Message
+    encoded: list[Json]
+
+
 class EncodedMessages:
     """The encoded history of the last requests of a client, so that each message is encoded and written once.
 
@@ -158,19 +175,19 @@ class EncodedMessages:
         self._field = field
         self._writer = writer
         # The JSON of each encoded value by the `id` of the value, for the current and the previous request.
-        self._texts: dict[int, tuple[Json, str]] = {}
-        self._previous_texts: dict[int, tuple[Json, str]] = {}
+        self._texts: dict[int, _CachedJson] = {}
+        self._previous_texts: dict[int, _CachedJson] = {}
         # The encoding of each message by the `id` and the variant of the message, for the same requests.
-        self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
-        self._previous: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+        self._messages: dict[tuple[int, str], _CachedMessage] = {}
+        self._previous_messages: dict[tuple[int, str], _CachedMessage] = {}
         self._conversations: dict[int, _SettledPart] = {}
         self._settled_part = _SettledPart("")
-        self._first: Sequence[Json] = ()
+        self._first_items: Sequence[Json] = ()
 
     def begin(self, first: Sequence[Json] = ()) -> None:
         """Begin another request. `first` are items of the history before its messages, such as the system prompt."""
-        self._first = first
-        self._previous, self._current = self._current, {}
+        self._first_items = first
+        self._previous_messages, self._messages = self._messages, {}
         self._previous_texts, self._texts = self._texts, {}
 
     def encode_settled(
@@ -186,7 +203,7 @@ class EncodedMessages:
         the call ids before these messages, to which it adds their call ids. `variant` names the settings that change
         the encoding. The encoding of messages from the index `limit` on is not final.
         """
-        settled = self._conversation(messages, variant)
+        settled = self._take_settled(messages, variant)
         old_count = len(settled.messages)
         max_count = min(len(messages) - _UNSETTLED_MESSAGES, len(messages) if limit is None else limit)
         if old_count > max(max_count, 0) or not all(map(operator.is_, settled.messages, messages)):
@@ -199,9 +216,10 @@ class EncodedMessages:
             end = count if end == start else end
             items = encode(messages[start:end], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
-            settled.json += (self._writer.item_separator if settled.json and added else "").encode()
+            if settled.json and added:
+                settled.json += self._writer.item_separator.encode()
             settled.json += added.encode()
-            self._current.clear()
+            self._messages.clear()
             self._texts.clear()
             start = end
         if count > old_count:
@@ -211,7 +229,7 @@ class EncodedMessages:
         self._settled_part = settled
         return messages[count:], set(settled.call_ids)
 
-    def _conversation(self, messages: Sequence[Message], variant: str) -> _SettledPart:
+    def _take_settled(self, messages: Sequence[Message], variant: str) -> _SettledPart:
         """Take the settled part of this conversation out of the cache; drop the least recently used conversation.
 
         A conversation is identified by its first message. A sub-agent and its parent use one client in turn.
@@ -224,11 +242,11 @@ class EncodedMessages:
     def encode_once(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
         """Return the encoded message from the cache, or `encode()` if it is not cached in this variant."""
         key = (id(message), variant)
-        cached = self._previous.get(key)
-        if cached is None or cached[0] is not message:
-            cached = (message, encode())
-        self._current[key] = cached
-        return cached[1]
+        cached = self._previous_messages.get(key)
+        if cached is None or cached.message is not message:
+            cached = _CachedMessage(message, encode())
+        self._messages[key] = cached
+        return cached.encoded
 
     def body(self, fields: JsonObject) -> bytes:
         """Return the request body as JSON, with the settled part before the messages in `fields`."""
@@ -240,11 +258,14 @@ class EncodedMessages:
                 parts.append(f"{start}{self._writer.encode(value)}".encode())
                 continue
             parts.append(f"{start}[".encode())
-            first, unsettled = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
-            encoded = [part for part in (first, self._settled_part.json, unsettled) if part]
+            first = comma.join(map(self._message, self._first_items)).encode()
+            unsettled = comma.join(map(self._message, value)).encode()
             # The settled part may be megabytes large, so the parts are joined only once, below.
-            for index, part in enumerate(encoded):
-                parts += [comma.encode(), part] if index else [part]
+            separator = b""
+            for part in (first, self._settled_part.json, unsettled):
+                if part:
+                    parts += [separator, part]
+                    separator = comma.encode()
             parts.append(b"]")
         return b"".join((*parts, b"}"))
 
@@ -256,19 +277,20 @@ class EncodedMessages:
         parts = []
         comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in message.items():
-            text = (
-                f"[{comma.join(map(self._cached_json, content))}]" if name == "content" else self._writer.encode(value)
-            )
+            if name == "content":
+                text = f"[{comma.join(map(self._cached_json, content))}]"
+            else:
+                text = self._writer.encode(value)
             parts.append(f"{self._writer.encode(name)}{colon}{text}")
         return f"{{{comma.join(parts)}}}"
 
     def _cached_json(self, value: Json) -> str:
         """Return a value as JSON; the same object is written only once."""
         cached = self._previous_texts.get(id(value))
-        if cached is None or cached[0] is not value:
-            cached = (value, self._writer.encode(value))
+        if cached is None or cached.value is not value:
+            cached = _CachedJson(value, self._writer.encode(value))
         self._texts[id(value)] = cached
-        return cached[1]
+        return cached.text
 
 
 def _last_independent(messages: Sequence[Message], start: int, end: int) -> int:
@@ -316,9 +338,11 @@ def assistant_blocks(blocks: tuple[Block, ...]) -> list[Text | Reasoning | ToolC
 def without_trailing_thoughts(blocks: Iterable[Block]) -> list[Text | Reasoning | ToolCall]:
     """Return the blocks of an assistant message without the reasoning at its end, because Claude rejects it there."""
     remaining = assistant_blocks(tuple(blocks))
-    while remaining and (
-        isinstance(remaining[-1], Reasoning) or (isinstance(remaining[-1], Text) and not remaining[-1].text.strip())
-    ):
+    while remaining:
+        last = remaining[-1]
+        is_blank = isinstance(last, Text) and not last.text.strip()
+        if not (isinstance(last, Reasoning) or is_blank):
+            break
         remaining.pop()
     return remaining
 
@@ -399,15 +423,19 @@ class OpaqueFilter:
         if not self.origin or not messages:
             return request
         previous, filtered = self._cache.pop(id(messages[0]), ((), ()))
-        count = min(len(previous), len(messages))
-        if not all(map(operator.is_, previous[:count], messages)):
-            count = next(index for index in range(count) if previous[index] is not messages[index])
+        count = _count_same(previous, messages)
         added = (_with_own_opaque(message, f"@{self.origin}") for message in messages[count:])
         filtered = (*filtered[:count], *added)
         while len(self._cache) >= _MAX_CONVERSATIONS:
             del self._cache[next(iter(self._cache))]
         self._cache[id(messages[0])] = messages, filtered
         return replace(request, messages=filtered)
+
+
+def _count_same(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """Return the number of messages at the start that are the same objects in both lists."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((index for index, (left, right) in pairs if left is not right), min(len(one), len(other)))
 
 
 def tag_opaque(event: ReplyEvent, origin: str) -> ReplyEvent:

@@ -110,7 +110,9 @@ class ResponseReader:
         parts = self._received[: self._part_count] if self.is_done else self._received
         body = b"".join(parts)
         self._received.clear()
-        self._check_size(0 if body else len(data))
+        self._bytes_without_body = 0 if body else self._bytes_without_body + len(data)
+        if not self.is_done:
+            self._check_size()
         return body
 
     def close(self) -> None:
@@ -122,12 +124,12 @@ class ResponseReader:
             raise ValueError("the connection closed before the end of the response")
         self.is_done = True
 
-    def _check_size(self, bytes_without_body: int) -> None:
-        self._bytes_without_body = self._bytes_without_body + bytes_without_body if bytes_without_body else 0
-        if self.is_done:
-            return
-        if self._bytes_without_body > (MAX_LINE_BYTES if self.status else MAX_HEAD_BYTES):
-            raise ValueError("a chunk size or trailer without an end" if self.status else "a head without an end")
+    def _check_size(self) -> None:
+        """Raise `ValueError` if the head, or a line between two parts of the body, is too long."""
+        if not self.status and self._bytes_without_body > MAX_HEAD_BYTES:
+            raise ValueError("a head without an end")
+        if self.status and self._bytes_without_body > MAX_LINE_BYTES:
+            raise ValueError("a chunk size or trailer without an end")
 
     def on_message_begin(self) -> None:
         self.has_extra = self.has_extra or self.is_done
@@ -222,7 +224,10 @@ def _has_zlib_header(data: bytes) -> bool:
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection and the bytes received over it. Belongs to the event loop in which it was created."""
+    """One connection and the bytes received over it. Belongs to the event loop in which it was created.
+
+    asyncio calls `connection_made`, `data_received`, `eof_received` and `connection_lost`.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -233,7 +238,7 @@ class HttpConnection(asyncio.Protocol):
         self.has_received = False
         """A byte was received since the last request was sent."""
         self._received: list[bytes] = []
-        self._size = 0
+        self._unread_bytes = 0
         self._is_ended = False
         self._is_paused = False
         self._error: Exception | None = None
@@ -265,7 +270,7 @@ class HttpConnection(asyncio.Protocol):
                 self._read_waiter = None
         data = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
-        self._size = 0
+        self._unread_bytes = 0
         if self._is_paused and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
@@ -276,8 +281,6 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # Called by asyncio
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
@@ -285,8 +288,8 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.has_received = True
         self._received.append(data)
-        self._size += len(data)
-        if self._size > _MAX_BUFFERED_BYTES and not self._is_paused and self._transport is not None:
+        self._unread_bytes += len(data)
+        if self._unread_bytes > _MAX_BUFFERED_BYTES and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
@@ -310,9 +313,9 @@ async def connect(host: str, port: int, *, tls: ssl.SSLContext | None, limit: fl
     try:
         async with asyncio.timeout(limit):
             sock = await first_to_answer(await _addresses(host, port))
-            name = host if tls is not None else None
+            tls_name = host if tls is not None else None
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=name)
+            _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=tls_name)
             return wire
     except TimeoutError as error:
         # An error with an errno comes from the time limit of the system, which may be shorter.
@@ -342,28 +345,29 @@ def _is_ip_address(host: str) -> bool:
 
 async def first_to_answer(addresses: list[Address]) -> socket.socket:
     """Return a socket to the address that connects first. If none does, raise the error of the first address."""
-    untried = list(addresses)
-    attempts: dict[asyncio.Task[socket.socket], int] = {}
-    failures: list[tuple[int, OSError]] = []
+    untried = list(enumerate(addresses))
+    attempts: dict[asyncio.Task[socket.socket], int] = {}  # each with the index of its address
+    failures: dict[int, OSError] = {}
     try:
         while untried or attempts:
             if untried:
-                attempts[asyncio.create_task(open_address(untried.pop(0)))] = len(addresses) - len(untried)
+                index, address = untried.pop(0)
+                attempts[asyncio.create_task(open_address(address))] = index
             head_start = HEAD_START_S if untried else None
             done, _ = await asyncio.wait(attempts, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                number = attempts.pop(task)
+                index = attempts.pop(task)
                 error = task.exception()
                 if error is None:
                     return task.result()
                 if not isinstance(error, OSError):
                     raise error
-                failures.append((number, error))
+                failures[index] = error
     finally:
         for task in attempts:
             task.add_done_callback(_close_late)
             task.cancel()
-    raise min(failures, key=lambda failure: failure[0])[1]
+    raise failures[min(failures)]
 
 
 async def open_address(address: Address) -> socket.socket:

@@ -61,9 +61,9 @@ _AWS_VARIABLES = (
 _GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 """Variables that indicate that Google's SDK will find credentials; their values are not keys."""
 
-_GOOGLE_SIGN_IN = "gcloud auth application-default login"
+GOOGLE_SIGN_IN = "gcloud auth application-default login"
 
-_OPENAI = ("openai", "openai-responses")
+_OPENAI_PROTOCOLS = ("openai", "openai-responses")
 _PLAIN_PREFILL = ChatQuirks(prefill="plain")
 """A host that continues an assistant message at the end of a request, without a special field."""
 
@@ -71,68 +71,169 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
     spec.name: spec
     for spec in (
         ProviderSpec(
-            "anthropic",
-            "anthropic",
-            "https://api.anthropic.com",
-            ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-            ("ANTHROPIC_BASE_URL",),
+            name="anthropic",
+            protocol="anthropic",
+            base_url="https://api.anthropic.com",
+            key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+            base_url_variables=("ANTHROPIC_BASE_URL",),
         ),
         ProviderSpec(
-            "openai", "openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",),
+            name="openai",
+            protocol="openai",
+            base_url="https://api.openai.com/v1",
+            key_variables=("OPENAI_API_KEY",),
+            base_url_variables=("OPENAI_BASE_URL",),
             quirks=_PLAIN_PREFILL,
         ),
         ProviderSpec(
-            "gemini",
-            "gemini",
-            "https://generativelanguage.googleapis.com",
-            ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-            ("GOOGLE_GEMINI_BASE_URL",),
+            name="gemini",
+            protocol="gemini",
+            base_url="https://generativelanguage.googleapis.com",
+            key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+            base_url_variables=("GOOGLE_GEMINI_BASE_URL",),
         ),
         ProviderSpec(
-            "openai-responses", "openai-responses", "https://api.openai.com/v1", ("OPENAI_API_KEY",),
-            ("OPENAI_BASE_URL",),
-        ),
-        ProviderSpec("vertex", "gemini", "", ("CLOUDSDK_AUTH_ACCESS_TOKEN",), needs_key=False, is_vertex=True),
-        ProviderSpec(
-            "vertex-anthropic", "anthropic", "", ("CLOUDSDK_AUTH_ACCESS_TOKEN",), needs_key=False, is_vertex=True
-        ),
-        ProviderSpec("bedrock", "bedrock", "", ("AWS_BEARER_TOKEN_BEDROCK",), needs_key=False),
-        ProviderSpec("demo", "demo", needs_key=False),
-        ProviderSpec("ollama", "openai", "http://localhost:11434/v1", ("OLLAMA_API_KEY",), needs_key=False),
-        ProviderSpec("lmstudio", "openai", "http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), needs_key=False),
-        ProviderSpec("llamacpp", "openai", "http://localhost:8080/v1", ("LLAMACPP_API_KEY",), needs_key=False),
-        ProviderSpec("vllm", "openai", "http://localhost:8000/v1", ("VLLM_API_KEY",), needs_key=False),
-        ProviderSpec("sglang", "openai", "http://localhost:30000/v1", ("SGLANG_API_KEY",), needs_key=False),
-        ProviderSpec(
-            "openrouter", "openai", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
-            quirks=ChatQuirks(effort="openai", prefill="plain"), key_path="key",
+            name="openai-responses",
+            protocol="openai-responses",
+            base_url="https://api.openai.com/v1",
+            key_variables=("OPENAI_API_KEY",),
+            base_url_variables=("OPENAI_BASE_URL",),
         ),
         ProviderSpec(
-            "deepseek", "openai", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",),
+            name="vertex",
+            protocol="gemini",
+            key_variables=("CLOUDSDK_AUTH_ACCESS_TOKEN",),
+            needs_key=False,
+            is_vertex=True,
+        ),
+        ProviderSpec(
+            name="vertex-anthropic",
+            protocol="anthropic",
+            key_variables=("CLOUDSDK_AUTH_ACCESS_TOKEN",),
+            needs_key=False,
+            is_vertex=True,
+        ),
+        ProviderSpec(
+            name="bedrock",
+            protocol="bedrock",
+            key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="demo",
+            protocol="demo",
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="ollama",
+            protocol="openai",
+            base_url="http://localhost:11434/v1",
+            key_variables=("OLLAMA_API_KEY",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="lmstudio",
+            protocol="openai",
+            base_url="http://localhost:1234/v1",
+            key_variables=("LMSTUDIO_API_KEY",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="llamacpp",
+            protocol="openai",
+            base_url="http://localhost:8080/v1",
+            key_variables=("LLAMACPP_API_KEY",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="vllm",
+            protocol="openai",
+            base_url="http://localhost:8000/v1",
+            key_variables=("VLLM_API_KEY",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="sglang",
+            protocol="openai",
+            base_url="http://localhost:30000/v1",
+            key_variables=("SGLANG_API_KEY",),
+            needs_key=False,
+        ),
+        ProviderSpec(
+            name="openrouter",
+            protocol="openai",
+            base_url="https://openrouter.ai/api/v1",
+            key_variables=("OPENROUTER_API_KEY",),
+            quirks=ChatQuirks(effort="openai", prefill="plain"),
+            key_path="key",
+        ),
+        ProviderSpec(
+            name="deepseek",
+            protocol="openai",
+            base_url="https://api.deepseek.com",
+            key_variables=("DEEPSEEK_API_KEY",),
             quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="prefix", prefill_path="/beta"),
         ),
         ProviderSpec(
-            "mistral", "openai", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",),
+            name="mistral",
+            protocol="openai",
+            base_url="https://api.mistral.ai/v1",
+            key_variables=("MISTRAL_API_KEY",),
             quirks=ChatQuirks(
                 sends_stream_options=False, effort="mistral", prefill="prefix", call_ids="mistral", answers_results=True
             ),
         ),
-        ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN_PREFILL),
-        ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN_PREFILL),
-        ProviderSpec("together", "openai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), quirks=_PLAIN_PREFILL),
         ProviderSpec(
-            "qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-            ("DASHSCOPE_API_KEY", "QWEN_API_KEY"), ("DASHSCOPE_BASE_URL",),
+            name="groq",
+            protocol="openai",
+            base_url="https://api.groq.com/openai/v1",
+            key_variables=("GROQ_API_KEY",),
+            quirks=_PLAIN_PREFILL,
+        ),
+        ProviderSpec(
+            name="xai",
+            protocol="openai",
+            base_url="https://api.x.ai/v1",
+            key_variables=("XAI_API_KEY",),
+            quirks=_PLAIN_PREFILL,
+        ),
+        ProviderSpec(
+            name="together",
+            protocol="openai",
+            base_url="https://api.together.xyz/v1",
+            key_variables=("TOGETHER_API_KEY",),
+            quirks=_PLAIN_PREFILL,
+        ),
+        ProviderSpec(
+            name="qwen",
+            protocol="openai",
+            base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            key_variables=("DASHSCOPE_API_KEY", "QWEN_API_KEY"),
+            base_url_variables=("DASHSCOPE_BASE_URL",),
             quirks=ChatQuirks(effort="enable_thinking", prefill="partial"),
         ),
-        ProviderSpec("kimi", "openai", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
-                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="partial")),
-        ProviderSpec("glm", "openai", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
-                     quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain")),
-        ProviderSpec("azure", "openai", "", ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", azure.TOKEN_VARIABLE),
-                     ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL")),
+        ProviderSpec(
+            name="kimi",
+            protocol="openai",
+            base_url="https://api.moonshot.ai/v1",
+            key_variables=("MOONSHOT_API_KEY", "KIMI_API_KEY"),
+            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="partial"),
+        ),
+        ProviderSpec(
+            name="glm",
+            protocol="openai",
+            base_url="https://api.z.ai/api/paas/v4",
+            key_variables=("ZAI_API_KEY", "ZHIPUAI_API_KEY"),
+            quirks=ChatQuirks(echoes_reasoning=True, effort="thinking", prefill="plain"),
+        ),
+        ProviderSpec(
+            name="azure",
+            protocol="openai",
+            key_variables=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", azure.TOKEN_VARIABLE),
+            base_url_variables=("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL"),
+        ),
     )
-}  # fmt: skip
+}
 
 
 def custom_provider(
@@ -196,15 +297,18 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
 
     The name is also empty if Amazon's package is not installed: an AWS profile for other work must not select a model.
     """
+    variables = spec.key_variables
     if spec.is_vertex:
-        return _first_set((*spec.key_variables, *_GOOGLE_VARIABLES), environ)[1]
-    if spec.protocol != "bedrock":
-        return key_of(spec, environ)[1]
-    from importlib.util import find_spec
+        variables += _GOOGLE_VARIABLES
+    elif spec.protocol == "bedrock":
+        from importlib.util import find_spec
 
-    if find_spec("botocore") is None:
-        return ""
-    return _first_set(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_VARIABLES), environ)[1]
+        if find_spec("botocore") is None:
+            return ""
+        if not spec.needs_key:
+            variables += _AWS_VARIABLES
+    _, variable = _first_set(variables, environ)
+    return variable
 
 
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -242,13 +346,13 @@ def connect(
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
-        sign_in=_GOOGLE_SIGN_IN if spec.is_vertex else "",
+        sign_in=GOOGLE_SIGN_IN if spec.is_vertex else "",
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,
         headers={**_key_headers(address, api_key.strip(), key_source), **spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
-        expects_version=spec.protocol in _OPENAI,
+        expects_version=spec.protocol in _OPENAI_PROTOCOLS,
     )
     return _client(connection, spec)
 
@@ -265,7 +369,7 @@ def _complete_address(spec: ProviderSpec, address: str) -> str:
         hint = f"set base_url under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: {hint}")
     address = check_address(spec.name, address)
-    return azure.complete(address) if spec.protocol in _OPENAI and azure.is_azure(address) else address
+    return azure.complete(address) if spec.protocol in _OPENAI_PROTOCOLS and azure.is_azure(address) else address
 
 
 def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, str]:
@@ -339,6 +443,7 @@ def login_command(spec: ProviderSpec) -> str:
 
 
 def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the value and the name of the first variable that is set, both empty if none is."""
     for variable in variables:
         if value := environ.get(variable, "").strip():
             return value, variable

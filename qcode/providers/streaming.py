@@ -102,11 +102,8 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
     except (ValueError, RecursionError):
         _log.info("skipped an event that is not JSON: %.200r", event.data)
         data = None
-        if (
-            event.event not in ("ping", "error")
-            and not decoder.is_complete
-            and any(character in event.data for character in '{}"')
-        ):
+        is_damaged_object = any(character in event.data for character in '{}"')
+        if is_damaged_object and event.event not in ("ping", "error") and not decoder.is_complete:
             return [EventDamaged()]
     if event.event == "error" and not (isinstance(data, dict) and data.get("error")):
         data = {"error": data if isinstance(data, dict) else event.data}
@@ -200,8 +197,9 @@ class _BodyReader:
                 self._whole_body = bytearray()
         if self._whole_body is not None:
             self._whole_body += chunk
-        if self._size > (MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES):
-            limit = (MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES) // (1024 * 1024)
+        max_size = MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES
+        if self._size > max_size:
+            limit = max_size // (1024 * 1024)
             raise ProviderError(ErrorKind.BAD_RESPONSE, f"the reply is larger than {limit} MB; it was stopped")
         if self._whole_body is None:
             yield from self._decode(self._parser.feed(chunk))
@@ -307,9 +305,9 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the sorted names of the models that the host serves. Raise `ProviderError`."""
-        return tuple(sorted(set(await self._list_safely(self._list_models))))
+        return tuple(sorted(set(await self._list_within_limit(self._list_models))))
 
-    async def _list_safely(self, send: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+    async def _list_within_limit(self, send: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
         """Return the result of `send`, a small request. Raise `ProviderError` if it fails or takes too long."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
@@ -407,14 +405,15 @@ class TextCallWatch:
             call.call_id in self._text_call_ids for message in request.messages for call in message.calls
         )
         if has_text_calls and not self._sends_calls_as_text:
+            has_replied = False
             try:
                 async with aclosing(_closing_events(self._inner.stream(request))) as events:
                     async for event in events:
-                        has_text_calls = False
+                        has_replied = True
                         yield event
                 return
             except ProviderError as error:
-                if not has_text_calls or error.kind is not ErrorKind.BAD_REQUEST:
+                if has_replied or error.kind is not ErrorKind.BAD_REQUEST:
                     raise
         if has_text_calls:
             from qcode.providers.text_calls.provider import as_text_history
@@ -509,7 +508,7 @@ class _WatchedReply:
         if marked:
             from qcode.providers.text_calls.tail import begin_tail
 
-            blocks = sorted(self._blocks)
-            self._reader = begin_tail(self._request, self._call_facts, self._search, blocks, block if is_open else None)
+            text_block = block if is_open else None
+            self._reader = begin_tail(self._request, self._call_facts, self._search, set(self._blocks), text_block)
             events += self._reader.feed(TextDelta(block, marked))
         return events

@@ -86,7 +86,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
             await client.get(path, cast_to=object)
             return []
 
-        await self._list_safely(get)
+        await self._list_within_limit(get)
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.text_calls import forms
@@ -38,25 +38,91 @@ _PARAMETER_NAME = re.compile(r"[^<>\n]{1,128}")
 _SEPARATOR = re.compile(r";[ \t\r\n]{0,32}")
 
 
+class _Range(NamedTuple):
+    """A part of the text of a candidate, after the opening mark."""
+
+    start: int
+    end: int
+
+    def of(self, body: str) -> str:
+        return body[self.start : self.end]
+
+
+class _Parameter(NamedTuple):
+    """A parameter in the tag forms."""
+
+    name: str
+    value: _Range
+
+
 @dataclass(slots=True)
 class _Function:
     """A function in the tag forms. Its arguments are either JSON or parameters."""
 
     name: str
-    parameters: list[tuple[str, int, int]] = field(default_factory=list)
-    """The name of each parameter, and the start and end of its value."""
-    json: tuple[int, int] | None = None
-    """The start and end of the JSON."""
+    parameters: list[_Parameter] = field(default_factory=list)
+    json: _Range | None = None
 
 
 class _NoCallError(Exception):
     """The text read so far is not a call."""
 
 
+class _Cursor:
+    """A position in a text that arrives in chunks. A generator method yields when it needs more text."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        """The number of characters before the cursor."""
+        self.remaining = ""
+        """The text after the cursor."""
+        self._consumed_texts: list[str] = []
+
+    @property
+    def whole_text(self) -> str:
+        self._consumed_texts[:] = ["".join(self._consumed_texts)]
+        return self._consumed_texts[0] + self.remaining
+
+    def consume(self, count: int) -> None:
+        self._consumed_texts.append(self.remaining[:count])
+        self.remaining = self.remaining[count:]
+        self.position += count
+
+    def skip_space(self) -> Iterator[None]:
+        """Skip white space up to the next character."""
+        while True:
+            space = _SPACE.match(self.remaining)
+            self.consume(space.end() if space else 0)
+            if self.remaining:
+                return
+            yield
+
+    def next_of(self, *marks: str, offset: int = 0) -> Generator[None, None, str]:
+        """Return the mark that starts `offset` characters ahead, or an empty text. Waits for text that decides."""
+        while True:
+            text = self.remaining[offset:]
+            next_mark = next((mark for mark in marks if text.startswith(mark)), "")
+            if next_mark or not any(mark.startswith(text) for mark in marks):
+                return next_mark
+            yield
+
+    def run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
+        """Return how many of the next characters match `pattern`, at least one. Waits for the character after them."""
+        while True:
+            match = pattern.match(self.remaining)
+            length = match.end() if match else 0
+            if length < len(self.remaining):
+                break
+            yield
+        if not length:
+            raise _NoCallError
+        return length
+
+
 class Candidate:
     """Text that may become a call, from its mark on.
 
-    The generator methods implement the grammar; each yields when it needs more text.
+    The generator methods, from `_read_all` on, implement the grammar; each yields when it needs more text.
     """
 
     def __init__(self, form: CallForm, opener: str) -> None:
@@ -70,18 +136,15 @@ class Candidate:
         """
         self.end = 0
         """The end of a call that is `closed`."""
-        self.size = 0
-        """The number of characters of `body` that the grammar has consumed."""
-        self._consumed_texts: list[str] = []
-        self._unconsumed = ""
-        self._items: list[tuple[int, int] | _Function] = []
-        """The calls so far: the start and end of their JSON, or a function."""
+        self._cursor = _Cursor()
+        self._items: list[_Range | _Function] = []
+        """The calls so far: their JSON, or a function."""
         self._scanner = JsonScanner()
         self._item_start = 0
         self._function: _Function | None = None
         """The function that is being read."""
-        self._parameter = ("", 0, 0)
-        """The name of the latest parameter, and the start and end of its value."""
+        self._parameter = _Parameter("", _Range(0, 0))
+        """The latest parameter. While its value is being read, the value ends where it starts."""
         self._has_begun = False
         """The text certainly starts like a call."""
         self._position: _Position = "other"
@@ -90,12 +153,16 @@ class Candidate:
     @property
     def body(self) -> str:
         """The text after the opening mark."""
-        self._consumed_texts[:] = ["".join(self._consumed_texts)]
-        return self._consumed_texts[0] + self._unconsumed
+        return self._cursor.whole_text
+
+    @property
+    def size(self) -> int:
+        """The number of characters of `body` that the grammar has consumed."""
+        return self._cursor.position
 
     def feed(self, text: str) -> None:
         """Add text. All of it is held, even the text after the call."""
-        self._unconsumed += text
+        self._cursor.remaining += text
         if self.state != "open":
             return
         try:
@@ -111,8 +178,8 @@ class Candidate:
             self._end_item(self._function)
         if self._position == "tail":
             self.state = "closed"
-            if self._unconsumed and any(end.startswith(self._unconsumed) for end in self.form.ends):
-                self.end = self.size + len(self._unconsumed)
+            if self._cursor.remaining and any(end.startswith(self._cursor.remaining) for end in self.form.ends):
+                self.end = self.size + len(self._cursor.remaining)
 
     def calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
         """Return the calls of a closed candidate; raise `UnreadableError`."""
@@ -130,77 +197,37 @@ class Candidate:
         forms.read_function(function.name, None, tools)
         if self._position == "json":
             return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
-        parameters = [(name, body[start:end]) for name, start, end in function.parameters]
-        name, start, end = self._parameter
+        parameters = [(name, value.of(body)) for name, value in function.parameters]
+        name, value = self._parameter
         if self._position == "after value":
-            parameters.append((name, body[start:end]))
+            parameters.append((name, value.of(body)))
         open_name = name if self._position == "value" else ""
-        return [*calls, forms.read_cut_parameters(function.name, parameters, open_name, body[start:], tools)]
+        return [*calls, forms.read_cut_parameters(function.name, parameters, open_name, body[value.start :], tools)]
 
     @property
     def is_attempt(self) -> bool:
         """Whether the text is meant as a call: its mark is unambiguous, or it has a name and arguments."""
+        if self.form.is_marked:
+            return True
         keys = set(self._scanner.keys)
-        return self.form.is_marked or (
-            "name" in keys and keys <= CALL_KEYS and bool(keys & {"arguments", "parameters"})
-        )
+        has_arguments = bool(keys & {"arguments", "parameters"})
+        return "name" in keys and has_arguments and keys <= CALL_KEYS
 
-    def _calls_of(
-        self, item: tuple[int, int] | _Function, body: str, tools: Mapping[str, ToolSpec]
-    ) -> list[WrittenCall]:
-        if not isinstance(item, _Function):
-            return forms.read_json(body[item[0] : item[1]], tools, needs_arguments=not self.form.is_marked)
+    def _calls_of(self, item: _Range | _Function, body: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
+        if isinstance(item, _Range):
+            return forms.read_json(item.of(body), tools, needs_arguments=not self.form.is_marked)
         if item.json is not None:
-            return [forms.read_function(item.name, forms.parse(body[item.json[0] : item.json[1]]), tools)]
-        parameters = [(name, body[start:end]) for name, start, end in item.parameters]
+            return [forms.read_function(item.name, forms.parse(item.json.of(body)), tools)]
+        parameters = [(name, value.of(body)) for name, value in item.parameters]
         return [forms.read_parameters(item.name, parameters, tools)]
-
-    # The next token
-
-    def _consume(self, count: int) -> None:
-        self._consumed_texts.append(self._unconsumed[:count])
-        self._unconsumed = self._unconsumed[count:]
-        self.size += count
-
-    def _skip_space(self) -> Iterator[None]:
-        """Skip white space up to the next character."""
-        while True:
-            space = _SPACE.match(self._unconsumed)
-            self._consume(space.end() if space else 0)
-            if self._unconsumed:
-                return
-            yield
-
-    def _next_of(self, *marks: str, position: int = 0) -> Generator[None, None, str]:
-        """Return the mark that starts `position` characters ahead, or an empty text. Waits for text that decides."""
-        while True:
-            text = self._unconsumed[position:]
-            next_mark = next((mark for mark in marks if text.startswith(mark)), "")
-            if next_mark or not any(mark.startswith(text) for mark in marks):
-                return next_mark
-            yield
-
-    def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
-        """Return how many of the next characters match `pattern`, at least one. Waits for the character after them."""
-        while True:
-            match = pattern.match(self._unconsumed)
-            length = match.end() if match else 0
-            if length < len(self._unconsumed):
-                break
-            yield
-        if not length:
-            raise _NoCallError
-        return length
-
-    # The grammar
 
     def _read_all(self) -> Iterator[None]:
         """Read one or more calls in the form of the candidate, and the end mark."""
         if self.form.name == "function":
             yield from self._read_function()
         else:
-            yield from self._skip_space()
-            if self._unconsumed[0] in "{[":
+            yield from self._cursor.skip_space()
+            if self._cursor.remaining[0] in "{[":
                 yield from self._read_object()
             elif self.form.name == "tag":
                 yield from self._read_marked_function()
@@ -213,20 +240,20 @@ class Candidate:
     def _read_object(self) -> Iterator[None]:
         self._end_item((yield from self._read_json()))
 
-    def _read_json(self) -> Generator[None, None, tuple[int, int]]:
-        """Read one JSON object or list; return its start and end in `body`."""
+    def _read_json(self) -> Generator[None, None, _Range]:
+        """Read one JSON object or list; return its part of `body`."""
         self._has_begun, self._position = True, "json"
         self._scanner, self._item_start = JsonScanner(), self.size
         while True:
-            self._consume(self._scanner.feed(self._unconsumed))
+            self._cursor.consume(self._scanner.feed(self._cursor.remaining))
             if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
                 raise _NoCallError
             if self._scanner.is_closed:
                 self._position = "other"
-                return self._item_start, self.size
+                return _Range(self._item_start, self.size)
             yield
 
-    def _end_item(self, item: tuple[int, int] | _Function) -> None:
+    def _end_item(self, item: _Range | _Function) -> None:
         self._items.append(item)
         self._function = None
         self.end = self.size
@@ -234,24 +261,24 @@ class Candidate:
 
     def _read_marked_function(self) -> Iterator[None]:
         self._position = "other"
-        if not (yield from self._next_of(FUNCTION)):
+        if not (yield from self._cursor.next_of(FUNCTION)):
             raise _NoCallError
-        self._consume(len(FUNCTION))
+        self._cursor.consume(len(FUNCTION))
         yield from self._read_function()
 
     def _read_function(self) -> Iterator[None]:
         """Read a name and `>`, then JSON or parameters, then the end tag; in Mistral's form only a name and JSON."""
         is_mistral = self.form.name == "mistral"
-        length = yield from self._run_of(_NAME)
+        length = yield from self._cursor.run_of(_NAME)
         name_ends = ("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)
-        name_end = yield from self._next_of(*name_ends, position=length)
+        name_end = yield from self._cursor.next_of(*name_ends, offset=length)
         if not name_end:
             raise _NoCallError
-        self._function = function = _Function(self._unconsumed[:length])
+        self._function = function = _Function(self._cursor.remaining[:length])
         # A brace belongs to the JSON, which is read next.
-        self._consume(length + len(name_end.removeprefix("{")))
-        yield from self._skip_space()
-        if self._unconsumed[0] == "{":
+        self._cursor.consume(length + len(name_end.removeprefix("{")))
+        yield from self._cursor.skip_space()
+        if self._cursor.remaining[0] == "{":
             function.json = yield from self._read_json()
         elif is_mistral:
             raise _NoCallError
@@ -259,46 +286,47 @@ class Candidate:
             yield from self._read_parameters(function)
         if not is_mistral:
             self._position = "end of function"
-            yield from self._skip_space()
-            if not (yield from self._next_of(END_FUNCTION)):
+            yield from self._cursor.skip_space()
+            if not (yield from self._cursor.next_of(END_FUNCTION)):
                 raise _NoCallError
             self._has_begun = True
-            self._consume(len(END_FUNCTION))
+            self._cursor.consume(len(END_FUNCTION))
         self._end_item(function)
 
     def _read_parameters(self, function: _Function) -> Iterator[None]:
         """Read parameters up to the end tag of the function."""
         while True:
-            yield from self._skip_space()
-            mark = yield from self._next_of(PARAMETER, END_FUNCTION)
+            yield from self._cursor.skip_space()
+            mark = yield from self._cursor.next_of(PARAMETER, END_FUNCTION)
             if mark == END_FUNCTION:
                 return
             if not mark:
                 raise _NoCallError
             self._has_begun = True
-            self._consume(len(PARAMETER))
-            length = yield from self._run_of(_PARAMETER_NAME)
-            if self._unconsumed[length] != ">":
+            self._cursor.consume(len(PARAMETER))
+            length = yield from self._cursor.run_of(_PARAMETER_NAME)
+            if self._cursor.remaining[length] != ">":
                 raise _NoCallError
-            name = self._unconsumed[:length].strip()
-            self._consume(length + 1)
+            name = self._cursor.remaining[:length].strip()
+            self._cursor.consume(length + 1)
             yield from self._read_value(name)
             function.parameters.append(self._parameter)
 
     def _read_value(self, name: str) -> Iterator[None]:
         """Read a value up to the next parameter or the end of the function. The value may contain `</parameter>`."""
         start = self.size
-        self._parameter, self._position = (name, start, start), "value"
+        self._parameter, self._position = _Parameter(name, _Range(start, start)), "value"
         while True:
-            position = self._unconsumed.find(END_PARAMETER)
+            position = self._cursor.remaining.find(END_PARAMETER)
             if position < 0:
-                self._consume(max(0, len(self._unconsumed) - len(END_PARAMETER) + 1))
+                self._cursor.consume(max(0, len(self._cursor.remaining) - len(END_PARAMETER) + 1))
                 yield
                 continue
-            self._parameter, self._position = (name, start, self.size + position), "after value"
-            self._consume(position + len(END_PARAMETER))
-            yield from self._skip_space()
-            if (yield from self._next_of(PARAMETER, END_FUNCTION)):
+            self._parameter = _Parameter(name, _Range(start, self.size + position))
+            self._position = "after value"
+            self._cursor.consume(position + len(END_PARAMETER))
+            yield from self._cursor.skip_space()
+            if (yield from self._cursor.next_of(PARAMETER, END_FUNCTION)):
                 self._position = "other"
                 return
             self._position = "value"
@@ -306,21 +334,22 @@ class Candidate:
     def _read_tail(self) -> Iterator[None]:
         """Read the end mark after a complete call, or further calls under the same opening mark."""
         while True:
-            yield from self._skip_space()
-            end = next((end for end in self.form.ends if self._unconsumed.startswith(end)), "")
+            yield from self._cursor.skip_space()
+            end = next((end for end in self.form.ends if self._cursor.remaining.startswith(end)), "")
             if end:
-                self._consume(len(end))
+                self._cursor.consume(len(end))
                 self.end = self.size
                 return
-            separator = _SEPARATOR.match(self._unconsumed) if self.form.name == "llama" else None
-            after_separator = self._unconsumed[separator.end() :] if separator else ""
-            opens = opens_call(self._unconsumed)
-            if self.form.name == "tag" and self._unconsumed[0] in "{[":
+            # Several calls in Llama's form are separated by a semicolon: `{…}; {…}`.
+            separator = _SEPARATOR.match(self._cursor.remaining) if self.form.name == "llama" else None
+            after_separator = self._cursor.remaining[separator.end() :] if separator else ""
+            opens = opens_call(self._cursor.remaining)
+            if self.form.name == "tag" and self._cursor.remaining[0] in "{[":
                 yield from self._read_object()
-            elif self.form.name == "tag" and self._unconsumed.startswith(FUNCTION):
+            elif self.form.name == "tag" and self._cursor.remaining.startswith(FUNCTION):
                 yield from self._read_marked_function()
             elif separator and after_separator.startswith("{"):
-                self._consume(separator.end())
+                self._cursor.consume(separator.end())
                 yield from self._read_object()
             elif opens is None or (separator and not after_separator) or self._may_be_end():
                 yield
@@ -331,7 +360,7 @@ class Candidate:
 
     def _may_be_end(self) -> bool:
         """Return whether more text may complete an end mark."""
-        return any(end.startswith(self._unconsumed) for end in self.form.ends)
+        return any(end.startswith(self._cursor.remaining) for end in self.form.ends)
 
 
 _Expected: TypeAlias = Literal["value", "value or end", "key", "key or end", "colon", "comma or end"]
@@ -342,7 +371,7 @@ _ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|f
 _ESCAPED = '"\\/bfnrtu'
 _MAX_DEPTH = 200
 """The maximum number of open brackets."""
-_MAX_ATOM = 400
+_MAX_ATOM_CHARS = 400
 """The maximum length of a number or literal, and of the stored part of a key."""
 
 
@@ -373,10 +402,10 @@ class JsonScanner:
         if self._is_escaped:
             self._is_escaped = False
             self.is_broken = text[position] not in _ESCAPED
-            return position + (not self.is_broken)
+            return position if self.is_broken else position + 1
         run = _STRING_RUN.match(text, position)
         end = run.end() if run else position
-        if self._is_key and len(self._word) < _MAX_ATOM:
+        if self._is_key and len(self._word) < _MAX_ATOM_CHARS:
             self._word += text[position:end]
         if end == len(text):
             return end
@@ -395,7 +424,8 @@ class JsonScanner:
         if not self._is_key:
             self._expected_next = "comma or end"
             return
-        if len(self._stack) == (1 if self._stack[0] == "{" else 2):
+        depth_of_calls = 1 if self._stack[0] == "{" else 2
+        if len(self._stack) == depth_of_calls:
             self.keys.append(self._word)
         self._word, self._is_key, self._expected_next = "", False, "colon"
 
@@ -406,9 +436,9 @@ class JsonScanner:
                 self.is_broken = True
                 return position
             self._word += atom.group()
-            self.is_broken = len(self._word) > _MAX_ATOM
+            self.is_broken = len(self._word) > _MAX_ATOM_CHARS
             return atom.end()
-        if self._word:
+        if self._word:  # it ends here
             self.is_broken = not self._stack or _ATOM.fullmatch(self._word) is None
             self._word, self._expected_next = "", "comma or end"
             return position
@@ -416,7 +446,7 @@ class JsonScanner:
         if space and space.end() > position:
             return space.end()
         self._read_punctuation(text[position])
-        return position + (not self.is_broken)
+        return position if self.is_broken else position + 1
 
     def _read_punctuation(self, mark: str) -> None:
         expected = self._expected_next

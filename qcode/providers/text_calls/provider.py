@@ -117,23 +117,24 @@ class CallEvents:
         self._tag = tag
         self._cap = cap
         self._is_recognized = False
+        """The calls were found in the reply of a model with native calls, which was not told to write them as text."""
         self._response_id = ""
-        self._output: int | None = None
+        self._output_tokens: int | None = None
         """The reported number of output tokens."""
         self._next_number = 0
         """The new number of the next block."""
-        self._numbers: dict[int, int] = {}
+        self._new_numbers: dict[int, int] = {}
         """The new number of each block of the provider that is not text."""
-        self._sources: set[int] = set()
+        self._source_blocks: set[int] = set()
         """The numbers of the provider's text blocks."""
-        self._source: int | None = None
+        self._source_block: int | None = None
         """The number of the provider's current text block."""
-        self._source_ended: BlockEnded | None = None
+        self._source_end: BlockEnded | None = None
         """The end event of the provider's current text block, if it has arrived."""
         self._text_block: int | None = None
         """The new number of the open text block, None between a call and the text after it."""
         self._generated_id_count = 0
-        self._is_last_complete = True
+        self._is_last_call_complete = True
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         """Return the events that replace `event`."""
@@ -145,44 +146,45 @@ class CallEvents:
                 return [*earlier_events, replace(event, block=number)]
             case ToolCallStarted():
                 earlier_events, number = self._number_of(event.block)
-                self._is_last_complete = True
+                self._is_last_call_complete = True
                 return [*earlier_events, replace(event, block=number)]
             case BlockEnded():
                 return self._end_block(event)
             case ReplyEnded():
-                return self._end(event)
+                return self._end_reply(event)
             case UsageReported():
-                self._output = self._output if event.usage.output is None else event.usage.output
+                self._output_tokens = self._output_tokens if event.usage.output is None else event.usage.output
             case ReplyStarted():
                 self._response_id = event.response_id
         return [event]
 
     def end_broken_stream(self) -> list[ReplyEvent]:
         """Return the events for the held text after the stream broke. An open call is returned as truncated."""
-        self._source_ended = None
+        self._source_end = None
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 
     def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
-        earlier_events = self._end_source() if self._source not in (None, event.block) or self._source_ended else []
-        self._source = event.block
-        self._sources.add(event.block)
+        is_other_block = self._source_block not in (None, event.block)
+        earlier_events = self._end_source() if is_other_block or self._source_end else []
+        self._source_block = event.block
+        self._source_blocks.add(event.block)
         return [*earlier_events, *self._events_of(self._calls.feed(event.text))]
 
     def _number_of(self, block: int) -> tuple[list[ReplyEvent], int]:
         """Return the new number of a block that is not text, after the events that end the text before this block."""
-        number = self._numbers.get(block)
+        number = self._new_numbers.get(block)
         if number is not None:
             return [], number
         earlier_events = self._end_source()
-        self._numbers[block] = number = self._begin()
+        self._new_numbers[block] = number = self._new_block()
         return earlier_events, number
 
     def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
-        if event.block == self._source:
+        if event.block == self._source_block:
             # Hold the text until the next event, because that may report a truncated reply.
-            self._source_ended = event
+            self._source_end = event
             return []
-        if event.block in self._sources:
+        if event.block in self._source_blocks:
             return [] if event.opaque is None else self._opaque_block(event.opaque)
         earlier_events, number = self._number_of(event.block)
         return [*earlier_events, replace(event, block=number)]
@@ -190,20 +192,18 @@ class CallEvents:
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
         """End the current text block, after all held text. `is_cut`: the reply is truncated."""
         events = self._events_of(self._calls.flush(is_cut=is_cut))
-        ended, self._source, self._source_ended = self._source_ended, None, None
+        ended, self._source_block, self._source_end = self._source_end, None, None
         opaque = ended.opaque if ended else None
         if self._text_block is None and opaque is not None:
             return [*events, *self._opaque_block(opaque)]
         return events + self._end_text(opaque)
 
-    def _end(self, event: ReplyEnded) -> list[ReplyEvent]:
+    def _end_reply(self, event: ReplyEnded) -> list[ReplyEvent]:
         """Return the last events. Calls in the text may change the stop reason."""
-        is_cut = event.stop in _TRUNCATED_STOPS or (
-            self._cap is not None and self._output is not None and self._output >= self._cap
-        )
-        events = self._end_source(is_cut=is_cut)
+        has_used_cap = self._cap is not None and self._output_tokens is not None and self._output_tokens >= self._cap
+        events = self._end_source(is_cut=has_used_cap or event.stop in _TRUNCATED_STOPS)
         if event.stop is StopReason.END_TURN:
-            if self._generated_id_count and self._is_last_complete:
+            if self._generated_id_count and self._is_last_call_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
             elif self._calls.ends_rejected and not self._generated_id_count:
                 rejected = self._calls.rejected_candidates
@@ -217,7 +217,7 @@ class CallEvents:
         for part in parts:
             if isinstance(part, VisibleText):
                 if self._text_block is None:
-                    self._text_block = self._begin()
+                    self._text_block = self._new_block()
                 events.append(TextDelta(self._text_block, part.text))
                 continue
             for call in part.calls:
@@ -227,22 +227,22 @@ class CallEvents:
 
     def _call_events(self, call: WrittenCall, *, ends: bool) -> list[ReplyEvent]:
         self._generated_id_count += 1
-        self._is_last_complete = call.is_complete
-        number = self._begin()
+        self._is_last_call_complete = call.is_complete
+        number = self._new_block()
         call_id = generate_call_id(f"{self._tag}t", self._response_id, self._generated_id_count)
         events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name, self._is_recognized)]
         if call.arguments:
             events.append(ToolArgsDelta(number, call.arguments))
         return [*events, BlockEnded(number)] if ends else events
 
-    def _begin(self) -> int:
+    def _new_block(self) -> int:
         """Return the number of a new block."""
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
     def _opaque_block(self, opaque: Opaque) -> list[ReplyEvent]:
         """Return a block without text that contains data for the provider."""
-        number = self._begin()
+        number = self._new_block()
         return [TextDelta(number, ""), BlockEnded(number, opaque)]
 
     def _end_text(self, opaque: Opaque | None = None) -> list[ReplyEvent]:

@@ -96,9 +96,11 @@ class TextCalls:
         """The end of the text so far, which may be the start of a mark."""
         self._candidate: Candidate | None = None
         self._is_after_call = False
+        """Only white space has followed the last call."""
         self._has_invalid_call = False
         """No more calls are extracted, because one was invalid."""
         self._is_in_invalid_call = False
+        """The current text belongs to an invalid call."""
         self._invalid_call_end = ""
         """The end mark of the invalid call, empty if it has none."""
         self._parts: list[ScannedPart] = []
@@ -254,7 +256,9 @@ class TextCalls:
 
     def _begin_invalid_call(self, form: CallForm, *, is_call: bool) -> None:
         """Start an invalid call, which is shown up to the end mark of `form`. `is_call` is whether a call was meant."""
-        self._is_in_invalid_call, self._invalid_call_end = form.name != "fence" or is_call, form.invalid_call_end
+        # A fence without a call is an ordinary code block.
+        self._is_in_invalid_call = form.name != "fence" or is_call
+        self._invalid_call_end = form.invalid_call_end
         self.ends_rejected = is_call
 
     def _end_invalid_call(self, mark: str) -> None:

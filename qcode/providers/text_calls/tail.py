@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from qcode.protocol.messages import Text, ToolResult
@@ -42,9 +42,9 @@ from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
 """How often held text may turn out not to be a call. After that, no text is held."""
-_MIN_QUOTE = 8
+_MIN_QUOTE_CHARS = 8
 """The minimum length of a part of a call that is searched in the texts of the user."""
-_MAX_UNDECIDED = 400
+_MAX_UNDECIDED_CHARS = 400
 """The maximum length of held text whose form is not clear yet."""
 _BARE_KEYS = CALL_KEYS | {"tool"}
 """An object without a mark counts as a call only if it has no other keys."""
@@ -124,12 +124,8 @@ class TailCalls:
         self._code.feed(before[self._code_position :])
         self._code_position = len(before)
         is_object = _is_object(marked)
-        if (
-            self._is_in_code(marked)
-            or _is_thinking(before)
-            or _is_in_block(before)
-            or (is_object and not self._call_facts.accepts_bare_json)
-        ):
+        is_refused_object = is_object and not self._call_facts.accepts_bare_json
+        if is_refused_object or self._is_in_code(marked) or _is_thinking(before) or _is_in_block(before):
             return self._show_mark(marked, visible)
         self._objects = _ObjectScanner() if is_object else None
         self._scanner, self._is_special = None, False
@@ -171,13 +167,14 @@ class TailCalls:
             text = "".join(self._held_texts)
             kind = _kind_of(text)
             self._is_special = kind == "special"
-            if kind != "scanned":
-                return kind != "text"
+            if kind == "text":
+                return False
+            if kind in ("special", "undecided"):
+                return True
             self._scanner = TextCalls(self._tools.values(), before="\n")
         parts = self._scanner.feed(text)
-        return self._scanner.ends_rejected or not any(
-            isinstance(part, VisibleText) and part.text.strip() for part in parts
-        )
+        # A rejected call at the end is held too, so that `_read` can report it.
+        return self._scanner.ends_rejected or not _has_visible_text(parts)
 
     def _read(self, pending: str) -> list[WrittenCall]:
         """Return the calls in `pending`, empty if it is text. Text that is almost a call is recorded as rejected."""
@@ -208,7 +205,7 @@ class TailCalls:
         scanner = TextCalls(self._tools.values(), before="\n")
         parts = [*scanner.feed(pending), *scanner.flush()]
         calls = [call for part in parts if isinstance(part, ExtractedCalls) for call in part.calls]
-        if any(isinstance(part, VisibleText) and part.text.strip() for part in parts) or len(scanner.forms) != 1:
+        if _has_visible_text(parts) or len(scanner.forms) != 1:
             rejected = scanner.rejected_candidates
             reason = rejected[-1].reason if rejected else "it is not a complete call"
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
@@ -219,7 +216,11 @@ class TailCalls:
         sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
         parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
-        return whole in sources or any(len(part) >= _MIN_QUOTE and part in sources for part in parts)
+        return whole in sources or any(len(part) >= _MIN_QUOTE_CHARS and part in sources for part in parts)
+
+
+def _has_visible_text(parts: Iterable[ScannedPart]) -> bool:
+    return any(isinstance(part, VisibleText) and part.text.strip() for part in parts)
 
 
 def _is_in_block(before: str) -> bool:
@@ -227,8 +228,10 @@ def _is_in_block(before: str) -> bool:
     above, _, line = before.rpartition("\n")
     if line.lstrip().startswith(">") or line.endswith("\\"):
         return True
+    # A code block: four blanks after a blank line, which follows text.
     is_indented = not line.strip() and line.expandtabs(4).startswith("    ")
-    return is_indented and bool(above.strip()) and not above.rpartition("\n")[2].strip()
+    is_after_blank_line = bool(above.strip()) and not above.rpartition("\n")[2].strip()
+    return is_indented and is_after_blank_line
 
 
 class TailEvents(CallEvents):
@@ -252,10 +255,10 @@ class TailEvents(CallEvents):
         self._call_facts = call_facts
         self._has_reported = False
         self._next_number = max(blocks, default=-1) + 1
-        self._numbers = {block: block for block in blocks if block != text_block}
+        self._new_numbers = {block: block for block in blocks if block != text_block}
         if text_block is not None:
-            self._sources.add(text_block)
-            self._source = self._text_block = text_block
+            self._source_blocks.add(text_block)
+            self._source_block = self._text_block = text_block
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         if isinstance(event, ToolCallStarted):
@@ -316,7 +319,7 @@ def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
         return "text"
     if after_name:
         return "special"
-    return "undecided" if len(text) <= _MAX_UNDECIDED else "text"
+    return "undecided" if len(text) <= _MAX_UNDECIDED_CHARS else "text"
 
 
 def _is_object(text: str) -> bool:
@@ -492,7 +495,7 @@ class _FormReader:
         calls = []
         while self.remaining:
             self._skip_mark("<|start|>assistant")
-            self._skip_mark("<|channel|>commentary") or self._skip_mark("<|channel|>analysis")
+            self._skip_one_of("<|channel|>commentary", "<|channel|>analysis")
             self._expect("to=")
             if "<|message|>" not in self.remaining:
                 raise UnreadableError("it is not complete", is_attempt=False)
@@ -509,7 +512,7 @@ class _FormReader:
         calls = []
         while self._skip_mark("TOOL_CALLS"):
             name = self._read_name()
-            self._skip_mark("[ARGS]") or self._skip_mark("ARGS")
+            self._skip_one_of("[ARGS]", "ARGS")
             calls.append(read_function(name, self._read_json(), self._tools))
         return calls
 
@@ -528,12 +531,20 @@ class _FormReader:
         return calls
 
     def _skip_mark(self, mark: str) -> bool:
+        """Skip white space, and then `mark` if it is next; return whether it was."""
         self.skip_space()
         is_next = self.remaining.startswith(mark)
         self.remaining = self.remaining.removeprefix(mark)
         return is_next
 
+    def _skip_one_of(self, *marks: str) -> None:
+        """Skip the first of `marks` that is next, if any is."""
+        for mark in marks:
+            if self._skip_mark(mark):
+                return
+
     def _expect(self, mark: str) -> None:
+        """Skip `mark`; raise `UnreadableError` if it is not next."""
         if not self._skip_mark(mark):
             raise UnreadableError("it is not complete")
 
@@ -559,7 +570,10 @@ class _FormReader:
 
 
 def begin_tail(
-    request: ModelRequest, call_facts: HostCallFacts, search: MarkSearch, blocks: Sequence[int], text_block: int | None
+    request: ModelRequest, call_facts: HostCallFacts, search: MarkSearch, blocks: set[int], text_block: int | None
 ) -> TailEvents:
-    """Return the reader of a reply from the first mark of a call on. `search` has found this mark."""
-    return TailEvents(request, call_facts, TailCalls(request, call_facts, search), set(blocks), text_block)
+    """Return the reader of a reply from the first mark of a call on. `search` has found this mark.
+
+    See `TailEvents` for `blocks` and `text_block`.
+    """
+    return TailEvents(request, call_facts, TailCalls(request, call_facts, search), blocks, text_block)

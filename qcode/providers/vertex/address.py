@@ -31,7 +31,9 @@ def vertex_address(
         project, variable = _first_set(PROJECT_VARIABLES, environ)
     if not project:
         return "", ""
-    location = location or _first_set(LOCATION_VARIABLES, environ)[0] or DEFAULT_LOCATION
+    if not location:
+        location, _ = _first_set(LOCATION_VARIABLES, environ)
+    location = location or DEFAULT_LOCATION
     return f"{host.rstrip('/') or _host(location)}/projects/{quote(project)}/locations/{quote(location)}", variable
 
 
@@ -57,5 +59,6 @@ def _host(location: str) -> str:
 
 
 def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the value and the name of the first variable that is set, both empty if none is."""
     values = ((environ.get(variable, "").strip(), variable) for variable in variables)
     return next(((value, variable) for value, variable in values if value), ("", ""))

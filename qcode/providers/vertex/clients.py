@@ -19,6 +19,7 @@ from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
 from qcode.providers.errors import with_origin
 from qcode.providers.gemini.client import GeminiProvider
+from qcode.providers.registry import GOOGLE_SIGN_IN
 from qcode.providers.sdk import http_client, silence_loggers
 from qcode.providers.vertex.address import split_address
 
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.types import HttpOptions
 
-SIGN_IN = "gcloud auth application-default login"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_ADVICE = f"run {SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
+_ADVICE = f"run {GOOGLE_SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
 class VertexGeminiProvider(GeminiProvider):
