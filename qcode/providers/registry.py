@@ -61,7 +61,7 @@ _AWS_VARIABLES = (
 _GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 """Variables that indicate that Google's SDK will find credentials; their values are not keys."""
 
-GOOGLE_SIGN_IN = "gcloud auth application-default login"
+_GOOGLE_SIGN_IN = "gcloud auth application-default login"
 
 _OPENAI_PROTOCOLS = ("openai", "openai-responses")
 _PLAIN_PREFILL = ChatQuirks(prefill="plain")
@@ -346,7 +346,7 @@ def connect(
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
-        sign_in=GOOGLE_SIGN_IN if spec.is_vertex else "",
+        sign_in=_GOOGLE_SIGN_IN if spec.is_vertex else "",
         api_key=_checked_key(spec, address, api_key, key_source),
         key_source=key_source,
         base_url_source=base_url_source,

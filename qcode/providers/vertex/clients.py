@@ -19,7 +19,6 @@ from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
 from qcode.providers.errors import with_origin
 from qcode.providers.gemini.client import GeminiProvider
-from qcode.providers.registry import GOOGLE_SIGN_IN
 from qcode.providers.sdk import http_client, silence_loggers
 from qcode.providers.vertex.address import split_address
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from google.genai.types import HttpOptions
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-_ADVICE = f"run {GOOGLE_SIGN_IN}, or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
 class VertexGeminiProvider(GeminiProvider):
@@ -128,14 +126,20 @@ def _credentials(connection: Connection) -> Credentials:
     try:
         credentials: Credentials = google.auth.default(scopes=[_SCOPE])[0]
     except DefaultCredentialsError as error:
-        raise _no_credentials(error) from error
+        raise _no_credentials(connection, error) from error
     return credentials
 
 
-def _no_credentials(error: Exception) -> ProviderError:
+def _no_credentials(connection: Connection, error: Exception) -> ProviderError:
     # google-auth appends a pointer to its documentation: " To set up Application Default Credentials, see https://…".
     reason = _first_line(error).partition(" To set up")[0].rstrip(".")
-    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {reason[:200]}; {_ADVICE}")
+    return ProviderError(
+        ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {reason[:200]}; {_advice(connection)}"
+    )
+
+
+def _advice(connection: Connection) -> str:
+    return f"run {connection.sign_in}, or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
 def _first_line(error: Exception) -> str:
@@ -148,12 +152,12 @@ def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError 
     from google.auth import exceptions
 
     if isinstance(error, exceptions.RefreshError):
-        text = f"{connection.name}: Google Cloud refused the credentials ({_first_line(error)[:200]}); {_ADVICE}"
+        text = f"{connection.name}: Google Cloud refused the credentials ({_first_line(error)[:200]}); {_advice(connection)}"
         return ProviderError(ErrorKind.AUTH, text)
     if isinstance(error, exceptions.TransportError):
         reason = str(error).partition("\n")[0][:200]
         text = f"{connection.name} cannot reach Google Cloud to sign in: {reason}"
         return ProviderError(ErrorKind.UNREACHABLE, text)
     if isinstance(error, exceptions.GoogleAuthError):
-        return with_origin(_no_credentials(error), connection.origin)
+        return with_origin(_no_credentials(connection, error), connection.origin)
     return None
