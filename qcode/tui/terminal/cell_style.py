@@ -39,7 +39,10 @@ _END_PARAMETERS = {
     "1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29", "21": "24",
     "51": "54", "52": "54", "53": "55", "fg": "39", "bg": "49",
 }  # fmt: skip
-"""The parameter that ends each attribute."""
+"""The parameter that ends each attribute. `22` ends both bold and dim."""
+_EXTENDED_COLORS = {"38": "fg", "48": "bg"}
+"""The attributes set by `38;5;N` and `38;2;R;G;B`, or `48;…`."""
+_BACKGROUND_NUMBERS = frozenset(map(str, (*range(40, 48), *range(100, 108))))
 _UNSEEN_ON_BLANKS = frozenset({"1", "2", "3", "5", "6", "8", "fg"})
 """Attributes that do not change the look of a blank, such as bold."""
 
@@ -50,14 +53,14 @@ def attributes_of(sgr: str) -> Mapping[str, str]:
     attributes: dict[str, str] = {}
     numbers = iter(sgr.split(";") if sgr else ())
     for number in numbers:
-        if number in ("38", "48"):
+        if number in _EXTENDED_COLORS:
             kind = next(numbers)
             color = [next(numbers) for _ in range(1 if kind == "5" else 3)]
-            attributes["fg" if number == "38" else "bg"] = ";".join((number, kind, *color))
+            attributes[_EXTENDED_COLORS[number]] = ";".join((number, kind, *color))
         elif number in _END_PARAMETERS:
             attributes[number] = number
-        elif number not in ("39", "49"):
-            attributes["bg" if int(number) in (*range(40, 48), *range(100, 108)) else "fg"] = number
+        elif number not in ("39", "49"):  # the default colors
+            attributes["bg" if number in _BACKGROUND_NUMBERS else "fg"] = number
     return attributes
 
 
@@ -71,7 +74,7 @@ def blank_style(style: CellStyle) -> CellStyle:
 
 
 @lru_cache(maxsize=4096)
-def over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
+def nearest_blank_style(current: CellStyle, blank: CellStyle) -> CellStyle:
     """Return the style closest to `current` in which a blank looks as it does in the style `blank`."""
     seen = attributes_of(blank_style(current).sgr)
     if blank.link or current.link or not seen.keys() | attributes_of(blank.sgr).keys() <= {"bg"}:
@@ -82,7 +85,10 @@ def over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
 
 @lru_cache(maxsize=4096)
 def change_style(before: CellStyle, after: CellStyle) -> str:
-    """Return the shortest sequence that changes one style to another."""
+    """Return the shortest sequence that changes one style to another.
+
+    Example: from bold and dim to bold, the sequence is `CSI 22;1 m`, because `22` also ends bold.
+    """
     link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
     old, new = attributes_of(before.sgr), attributes_of(after.sgr)
     if old == new:
@@ -90,7 +96,7 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
     ended = {_END_PARAMETERS[name] for name in old if name not in new}
     started = [value for name, value in new.items() if old.get(name) != value or _END_PARAMETERS[name] in ended]
     change = ";".join([*sorted(ended), *started])
-    from_reset = ";".join(["0", *new.values()]) if new else ""
+    from_reset = ";".join(["0", *new.values()]) if new else ""  # `CSI m` is a reset
     return f"{link}\x1b[{min(change, from_reset, key=len)}m"
 
 

@@ -34,26 +34,26 @@ class ClipboardProgram:
 
 def programs_for(environ: Mapping[str, str], platform: str) -> tuple[ClipboardProgram, ...]:
     """Return the programs that reach the user's clipboard from here, best first."""
-    tools: list[ClipboardProgram] = []
+    programs: list[ClipboardProgram] = []
     is_remote = bool(environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"))
     if not is_remote:
         if platform == "darwin":
-            tools.append(ClipboardProgram(("pbcopy",)))
+            programs.append(ClipboardProgram(("pbcopy",)))
         if environ.get("WSL_DISTRO_NAME"):
-            tools.append(ClipboardProgram(("clip.exe",), "utf-16"))
+            programs.append(ClipboardProgram(("clip.exe",), "utf-16"))
         if environ.get("TERMUX_VERSION"):
-            tools.append(ClipboardProgram(("termux-clipboard-set",)))
+            programs.append(ClipboardProgram(("termux-clipboard-set",)))
         if environ.get("WAYLAND_DISPLAY"):
-            tools.append(ClipboardProgram(("wl-copy",)))
+            programs.append(ClipboardProgram(("wl-copy",)))
         if environ.get("DISPLAY"):
-            tools += [
+            programs += [
                 ClipboardProgram(("xclip", "-selection", "clipboard")),
                 ClipboardProgram(("xsel", "--clipboard", "--input")),
             ]
     if environ.get("TMUX"):
         # Fills the buffer of tmux and, with -w, the clipboard of the outer terminal.
-        tools.append(ClipboardProgram(("tmux", "load-buffer", "-w", "-")))
-    return tuple(tools)
+        programs.append(ClipboardProgram(("tmux", "load-buffer", "-w", "-")))
+    return tuple(programs)
 
 
 def osc52(text: str, environ: Mapping[str, str]) -> str:
@@ -125,8 +125,8 @@ class Clipboard:
             path = self._folder / "copied.txt"
             path.touch(mode=0o600)
             return path
-        number, name = tempfile.mkstemp(prefix="qcode-", suffix=".txt")
-        os.close(number)
+        descriptor, name = tempfile.mkstemp(prefix="qcode-", suffix=".txt")
+        os.close(descriptor)
         return Path(name)
 
 

@@ -85,8 +85,10 @@ def enable_alt_keys() -> None:
     add_key_sequence("\x1b\x7f", "alt+backspace")
     if sys.platform != "darwin":
         # Textual reads `ESC 4` as Option+4 of a Mac and types a cent sign, also after a quick Escape and 4.
-        for character, name in (*((digit, digit) for digit in "0123456789"), ("-", "minus"), ("=", "equals_sign")):
-            add_key_sequence(f"\x1b{character}", f"alt+{name}")
+        for digit in "0123456789":
+            add_key_sequence(f"\x1b{digit}", f"alt+{digit}")
+        add_key_sequence("\x1b-", "alt+minus")
+        add_key_sequence("\x1b=", "alt+equals_sign")
 
 
 def prepare_input() -> None:
@@ -107,10 +109,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     had_focus = False
     """A widget had the focus when the last key or paste arrived."""
     _is_lent = False
-    _is_handling = False
+    _has_key_in_queues = False
     """A key is on its way to its binding."""
-    _held_keys: tuple[events.Key | events.Paste, ...] = ()
-    """The input that arrived while a key was on its way."""
+    _held_input: tuple[events.Key | events.Paste, ...] = ()
+    """The keys and pastes that arrived while a key was on its way."""
     _hold_number = 0
     """The number of keys for which input was held back, so that a late timer does not release the input of another."""
 
@@ -149,8 +151,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
             self.refresh()
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
-        elif self._is_handling:
-            self._held_keys += (event,)
+        elif self._has_key_in_queues:
+            self._held_input += (event,)
         else:
             await self._handle_input(event)
 
@@ -161,23 +163,23 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
         await super().on_event(event)
         if not is_consumed:
-            self._is_handling = True
+            self._has_key_in_queues = True
             self._hold_number += 1
             asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._hold_number)
-            self._pass_through_queues(tuple(target.ancestors_with_self))
+            self._follow_key(tuple(target.ancestors_with_self))
 
-    def _pass_through_queues(self, nodes: tuple[DOMNode, ...]) -> None:
+    def _follow_key(self, nodes: tuple[DOMNode, ...]) -> None:
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
         for index, node in enumerate(nodes, 1):
             later_nodes = nodes[index:]
             # A widget that is being removed queues nothing, and handles nothing: the next one is tried.
             if later_nodes:
-                is_queued = node.call_later(self._pass_through_queues, later_nodes)
+                is_queued = node.call_later(self._follow_key, later_nodes)
             else:
                 is_queued = node.call_later(self._handle_held_input)
             if is_queued:
                 return
-        self._is_handling = False
+        self._has_key_in_queues = False
 
     def _release(self, number: int) -> None:
         """Stop waiting for the key `number` after `MAX_HOLD_S`.
@@ -185,17 +187,17 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         The handler of the key may itself wait, for example for a screen. Or the widget with the key in its queue may be
         removed, such as a screen that Escape closes. Input is not held for longer because of that.
         """
-        if self._is_handling and number == self._hold_number:
+        if self._has_key_in_queues and number == self._hold_number:
             self.call_later(self._handle_held_input)
 
     async def _handle_held_input(self) -> None:
-        self._is_handling = False
-        following, self._held_keys = self._held_keys, ()
-        for index, event in enumerate(following, 1):
+        self._has_key_in_queues = False
+        held, self._held_input = self._held_input, ()
+        for index, event in enumerate(held, 1):
             # Not `on_event`: a subclass would handle the event twice, and hold it back behind newer ones at the start.
             await self._handle_input(event)
-            if self._is_handling:
-                self._held_keys += following[index:]
+            if self._has_key_in_queues:
+                self._held_input += held[index:]
                 return
 
     @contextmanager

@@ -22,7 +22,6 @@ from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 
 PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
-
 # `ESC` with a character that begins no longer sequence; the excluded ones begin CSI, SS3, OSC, DCS, SOS, PM and APC.
 # Or an Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape.
 # Not before Tab and Enter: a slow connection may split `ESC CR`, which is Alt+Enter.
@@ -45,11 +44,14 @@ class AltKeyParser(KeyParser):
             yield from self.give_up()
         end = 0  # the index in `data` after the last Alt key or Escape
         for pair in _ALT.finditer(data):
+            sequence, character = pair.group(0, 1)
             yield from self._feed_text(data[end : pair.start()])
-            is_alt = bool(pair[1]) and not self.is_waiting and not self.is_known(pair[0])
-            yield from self.alt_keys(pair[1]) if is_alt else super().feed(pair[0])
-            if not pair[1]:
-                yield from self.give_up()
+            if character and not self.is_waiting and not self.is_known(sequence):
+                yield from self.alt_keys(character)
+            else:
+                yield from super().feed(sequence)
+            if not character:
+                yield from self.give_up()  # a lone Escape
             end = pair.end()
         if not data or end < len(data):
             yield from super().feed(data[end:])
@@ -79,9 +81,12 @@ class PasteParser(AltKeyParser):
             yield from super().feed(data)
             return
         while data:
-            data = yield from self._end_of_paste(data) if self._pasted_chunks is not None else self._keys(data)
+            if self._pasted_chunks is None:
+                data = yield from self._parse_keys(data)
+            else:
+                data = yield from self._collect_paste(data)
 
-    def _keys(self, data: str) -> Generator[Message, None, str]:
+    def _parse_keys(self, data: str) -> Generator[Message, None, str]:
         """Parse keys up to the start marker of a paste; return the data after the marker.
 
         The marker may have begun in an earlier chunk. Example: after "a" and `ESC [20`, the chunk is `0~text`. With
@@ -95,7 +100,7 @@ class PasteParser(AltKeyParser):
             self._last_chars, self._pasted_chunks = "", []
         return data[end:]
 
-    def _end_of_paste(self, data: str) -> Generator[Message, None, str]:
+    def _collect_paste(self, data: str) -> Generator[Message, None, str]:
         """Collect text up to the end marker of the paste; return the data after the marker."""
         chunks = self._pasted_chunks
         assert chunks is not None
@@ -117,8 +122,9 @@ class PasteParser(AltKeyParser):
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 _SUBSCRIBE, _UNSUBSCRIBE = "\x1b[?2031h", "\x1b[?2031l"
 _REPORT = lazy_pattern(
-    r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)"
-    r"|\x1b\[\?997;([12])n",
+    r"\x1b\]11;rgba?:(?P<red>[0-9a-f]{1,4})/(?P<green>[0-9a-f]{1,4})/(?P<blue>[0-9a-f]{1,4})"
+    r"(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)"
+    r"|\x1b\[\?997;(?P<scheme>[12])n",  # 1 is dark
     re.IGNORECASE,
 )
 # The start of a report at the end of a chunk: `ESC ]11;rgb:1a1a/1b`. The rest arrives with the next one.
@@ -181,7 +187,7 @@ class ReportParser(PasteParser):
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
         keys = keys[end:]
         start = None if paste_start else _REPORT_START.search(keys)
-        if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._is_waiting):
+        if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._expects_answer):
             keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
         if keys or paste_start:
             yield from super().feed(keys + paste_start + pasted)
@@ -194,9 +200,9 @@ class ReportParser(PasteParser):
 
     def _with_enter_keys(self, data: str) -> str:
         """Return `data` with Enter in place of each line feed that was typed before the app took the terminal."""
-        encoded, count = data.encode(), self.early_bytes
-        type(self).early_bytes = max(0, count - len(encoded))
-        return (encoded[:count].replace(b"\n", b"\r") + encoded[count:]).decode()
+        encoded, early_bytes = data.encode(), self.early_bytes
+        type(self).early_bytes = max(0, early_bytes - len(encoded))
+        return (encoded[:early_bytes].replace(b"\n", b"\r") + encoded[early_bytes:]).decode()
 
     def _release_held(self) -> Iterable[Message]:
         keys, self.held = self.held, ""
@@ -204,7 +210,7 @@ class ReportParser(PasteParser):
             yield from super().feed(keys)
 
     @property
-    def _is_waiting(self) -> bool:
+    def _expects_answer(self) -> bool:
         return self._clock() - self.asked_at < _ANSWER_S
 
 
@@ -227,8 +233,10 @@ def _bytes_of_lines(terminal: int | None) -> int:
     import termios
 
     try:
-        edits_lines = termios.tcgetattr(terminal)[3] & termios.ICANON
-        size = fcntl.ioctl(terminal, termios.FIONREAD, b"\0" * 4) if edits_lines else b""
+        _input, _output, _control, local_modes, *_ = termios.tcgetattr(terminal)
+        if not local_modes & termios.ICANON:
+            return 0
+        size = fcntl.ioctl(terminal, termios.FIONREAD, b"\0" * 4)
     except (OSError, termios.error):
         return 0
     return int.from_bytes(size, sys.byteorder)
@@ -260,8 +268,8 @@ def can_query_background(environ: Mapping[str, str]) -> bool:
 
 def _is_dark(report: re.Match[str]) -> bool:
     """Return whether the reported background is closer to black than to white in perceived luminance (ITU-R BT.601)."""
-    if report[4]:
-        return report[4] == "1"
-    red, green, blue = (int(value, 16) / (16 ** len(value) - 1) for value in report.group(1, 2, 3))
+    if report["scheme"]:
+        return report["scheme"] == "1"
+    red, green, blue = (int(value, 16) / (16 ** len(value) - 1) for value in report.group("red", "green", "blue"))
     brightness: float = 0.299 * red + 0.587 * green + 0.114 * blue
     return brightness < 0.5

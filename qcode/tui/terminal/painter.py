@@ -29,7 +29,7 @@ from qcode.tui.terminal.cell_style import (
     attributes_of,
     blank_style,
     change_style,
-    over_blank,
+    nearest_blank_style,
     style_of,
 )
 
@@ -87,7 +87,7 @@ class _Span:
 
 
 _Row: TypeAlias = dict[int, _Span]
-"""The spans of a row by their column, in order and without gaps."""
+"""The spans of a row by their first column, in order and without gaps."""
 
 
 class _Scroll(NamedTuple):
@@ -198,7 +198,7 @@ def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
 
     A wide character that the cut would halve becomes a blank.
     """
-    texts, styles = _cells(span.runs(colors))
+    texts, styles = _split_into_cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
     cut_texts = texts[cut]
     # An empty text is the second cell of a wide character: its first cell is before the cut, or inside its end.
@@ -222,7 +222,8 @@ def _runs_of(segments: Iterable[Segment], width: int, colors: ColorSystem) -> li
                 runs.append((text, style if text.strip(" ") else blank_style(style), cells))
             else:
                 # Characters without width belong to the last character of the run before.
-                runs[-1] = (runs[-1][0] + text, *runs[-1][1:])
+                last_text, last_style, last_cells = runs[-1]
+                runs[-1] = (last_text + text, last_style, last_cells)
             total += cells
     if total < width:
         runs.append((" " * (width - total), PLAIN, width - total))
@@ -231,7 +232,7 @@ def _runs_of(segments: Iterable[Segment], width: int, colors: ColorSystem) -> li
     return runs
 
 
-def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
+def _split_into_cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text.
 
     Example: the texts of a run "a漢b" of 4 cells are "a", "漢", "" and "b".
@@ -241,28 +242,28 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """
     texts: list[str] = []
     styles: list[CellStyle] = []
-    first = ""
+    leading = ""  # the characters without width at the start of the row
     for text, style, width in runs:
         styles += [style] * width
-        if not first and len(text) == width and text.isascii():
+        if not leading and len(text) == width and text.isascii():
             texts += text
             continue
         if not width:
-            first += text
+            leading += text
             continue
-        start_of_run = len(texts)
+        run_end = len(texts) + width
         for start, end, cells in split_graphemes(text)[0]:
             if cells:
-                texts += [first + text[start:end], *([""] * (cells - 1))]
-                first = ""
+                texts += [leading + text[start:end], *([""] * (cells - 1))]
+                leading = ""
             elif texts:
+                # The last cell with a character: the first one of a wide character, whose second cell is empty.
                 texts[-1 if texts[-1] else -2] += text[start:end]
             else:
-                first += text[start:end]
-        last = start_of_run + width
-        texts += [" "] * (last - len(texts))
-        if len(texts) > last:
-            texts[last - 1 :] = ["".join(texts[last - 1 :])]
+                leading += text[start:end]
+        texts += [" "] * (run_end - len(texts))
+        if len(texts) > run_end:
+            texts[run_end - 1 :] = ["".join(texts[run_end - 1 :])]
     return texts, styles
 
 
@@ -290,7 +291,8 @@ def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_
     if len(changed) < 3 or None in before:
         return None
     # Rows are compared by the text of their widest span: that of the transcript, not of the scroll bar beside it.
-    x = Counter(max(spans, key=lambda span: span.end - span.x).x for spans in changed.values()).most_common(1)[0][0]
+    widest_spans = (max(spans, key=lambda span: span.end - span.x) for spans in changed.values())
+    ((x, _count),) = Counter(span.x for span in widest_spans).most_common(1)
     old = [row[x].text if row is not None and x in row else "" for row in before]
     new = old.copy()
     for y, spans in changed.items():
@@ -299,7 +301,7 @@ def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_
     shift = _most_common_shift(old, new, weights)
     if not shift:
         return None
-    gain, first, last = _best_range([_gain(old, new, weights, y, shift) for y in range(len(old))])
+    gain, first, last = _best_range([_row_gain(old, new, weights, y, shift) for y in range(len(old))])
     # The rows that the scroll leaves blank: below the range if its text moves up, above it if the text moves down.
     new_rows = range(last + 1, last + shift + 1) if shift > 0 else range(first + shift, first)
     if gain + sum(_LOST_ROW_GAIN for y in new_rows if y not in weights) < MIN_SCROLL_GAIN:
@@ -322,7 +324,7 @@ def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[
     return shifts.most_common(1)[0][0] if shifts else 0
 
 
-def _gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y: int, shift: int) -> int:
+def _row_gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y: int, shift: int) -> int:
     """Return the cells that a scroll by `shift` saves in row `y`."""
     is_right_after_scroll = 0 <= y + shift < len(old) and old[y + shift] == new[y]
     if y in weights:
@@ -395,7 +397,7 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
     for span in row.values():
         runs = span.runs(colors)
         if not all(text.isascii() or all(map(_is_sure, text)) for text, _, _ in runs):
-            texts, _ = _cells(runs)
+            texts, _ = _split_into_cells(runs)
             unsure = (index for index, text in enumerate(texts) if not all(map(_is_sure, text)))
             return span.x + next(unsure, 0)
     return MAX_COLUMN
@@ -408,29 +410,24 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
     Changes with at most `MAX_GAP` cells between them are one run, with these cells.
     """
     new, old = span.runs(colors), old_span.runs(colors)
-    first = last = 0
+    equal_at_start = equal_at_end = 0  # the numbers of equal runs
     column = span.x
     shorter = min(len(new), len(old))
-    while first < shorter and new[first] == old[first]:
-        column += new[first][2]
-        first += 1
-    while last < shorter - first and new[-1 - last] == old[-1 - last]:
-        last += 1
-    texts, styles = _cells(new[first : len(new) - last])
-    old_texts, old_styles = _cells(old[first : len(old) - last])
-    cells = zip(texts, old_texts, styles, old_styles, strict=True)
-    differing = [
-        index
-        for index, (text, old_text, style, old_style) in enumerate(cells)
-        if text != old_text
-        or (
-            style is not old_style
-            and style != old_style
-            and (text != " " or blank_style(style) != blank_style(old_style))
-        )
-    ]
-    ranges: list[list[int]] = []
-    for index in differing:
+    while equal_at_start < shorter and new[equal_at_start] == old[equal_at_start]:
+        _, _, width = new[equal_at_start]
+        column += width
+        equal_at_start += 1
+    while equal_at_end < shorter - equal_at_start and new[-1 - equal_at_end] == old[-1 - equal_at_end]:
+        equal_at_end += 1
+    texts, styles = _split_into_cells(new[equal_at_start : len(new) - equal_at_end])
+    old_texts, old_styles = _split_into_cells(old[equal_at_start : len(old) - equal_at_end])
+    ranges: list[list[int]] = []  # start and end
+    for index, (text, old_text, style, old_style) in enumerate(zip(texts, old_texts, styles, old_styles, strict=True)):
+        if text == old_text:
+            if style is old_style or style == old_style:
+                continue
+            if text == " " and blank_style(style) == blank_style(old_style):
+                continue
         if ranges and index - ranges[-1][1] <= MAX_GAP:
             ranges[-1][1] = index + 1
         else:
@@ -465,7 +462,9 @@ class _Output:
     def scroll(self, scroll: _Scroll) -> None:
         """Move rows with the scroll region, by the sequences that every terminal has."""
         top, bottom = scroll.top + 1, scroll.bottom + 1
-        move = f"\x1b[{bottom}H" + "\n" * scroll.shift if scroll.shift > 0 else f"\x1b[{top}H" + "\x1bM" * -scroll.shift
+        move_up = f"\x1b[{bottom}H" + "\n" * scroll.shift
+        move_down = f"\x1b[{top}H" + "\x1bM" * -scroll.shift
+        move = move_up if scroll.shift > 0 else move_down
         self._chunks.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
 
     def clear(self, rows: Mapping[int, _Row]) -> None:
@@ -474,11 +473,16 @@ class _Output:
         Example: rows of code, whose margins have the color of the screen. If each row was cleared just before it is
         written, the style would change more often.
         """
-        runs_of_rows = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
-        fills = {blank_style(runs[0][1]) for runs in runs_of_rows}
-        fill = next(iter(fills), PLAIN)
-        mixed_rows = sum(any(blank_style(style) != fill for _, style, _ in runs[:-1]) for runs in runs_of_rows)
-        if len(fills) != 1 or mixed_rows < 2 or not self._can_erase(fill):
+        styles_of_rows = [
+            [blank_style(style) for span in row.values() for _, style, _ in span.runs(self.colors)]
+            for row in rows.values()
+        ]
+        fills = {styles[0] for styles in styles_of_rows}
+        if len(fills) != 1:
+            return
+        (fill,) = fills
+        mixed_rows = sum(any(style != fill for style in styles[:-1]) for styles in styles_of_rows)
+        if mixed_rows < 2 or not self._can_erase(fill):
             return
         for y in rows:
             self._clear_row(y, fill)
@@ -486,7 +490,7 @@ class _Output:
 
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
-        self._set_style(over_blank(self._terminal_style, fill))
+        self._set_style(nearest_blank_style(self._terminal_style, fill))
         self._chunks.append("\x1b[K")
 
     def write_row(self, y: int, row: _Row, old: _Row | None) -> None:
@@ -505,8 +509,9 @@ class _Output:
         """
         fill = self._clear_style
         if fill is None:
-            fill = blank_style(runs[-1][1])
-            if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
+            last_text, last_style, _ = runs[-1]
+            fill = blank_style(last_style)
+            if not (last_text.endswith(" ") and self._can_erase(fill)):
                 self._move(y, 0)
                 self._write(runs)
                 return
@@ -527,7 +532,7 @@ class _Output:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
-            self._set_style(over_blank(self._terminal_style, fill))
+            self._set_style(nearest_blank_style(self._terminal_style, fill))
             self._chunks.append(" " * gap)
             self._column = column
         else:
@@ -560,13 +565,13 @@ class _Output:
             runs = [*runs[:-1], (visible, style, cells - blanks), (" " * blanks, blank_style(style), blanks)]
         last = len(runs) - 1
         for index, (text, style, cells) in enumerate(runs):
-            if text[0] != " " or text.strip(" "):
+            if text[0] != " " or text.strip(" "):  # it is not blank; the first test decides most texts
                 self._set_style(style)
                 self._chunks.append(text)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._row = -1  # the column of the cursor is not certain
             else:
-                self._set_style(over_blank(self._terminal_style, style))
+                self._set_style(nearest_blank_style(self._terminal_style, style))
                 if not self._can_erase(style) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
                     self._chunks.append(text)
                 elif index == last:

@@ -71,7 +71,7 @@ class EndingSignals:
     def close(self, seconds: float = 0.0) -> None:
         """Stop handling signals, because the app has ended.
 
-        After a signal, the rest of the process has `seconds` and then `LEAVE_S` to end.
+        After a signal, the process must end within `seconds` plus `LEAVE_S`.
         """
         if self.number is not None:
             self._deadline_start, self._seconds_left = time.monotonic(), seconds + LEAVE_S
@@ -87,11 +87,8 @@ class EndingSignals:
         poll = select.poll()
         poll.register(self._read_end, select.POLLIN)
         while True:
-            remaining = (
-                None if self.number is None else max(0.0, self._deadline_start + self._seconds_left - time.monotonic())
-            )
-            if not poll.poll(None if remaining is None else remaining * 1000):
-                self._end()
+            if not poll.poll(self._remaining_ms()):
+                self._end_process()
             data = os.read(self._read_end, 64)
             if not data:
                 os.close(self._read_end)
@@ -99,6 +96,12 @@ class EndingSignals:
             for number in data:
                 if number in _SIGNALS:
                     self._leave_or_end(number)
+
+    def _remaining_ms(self) -> float | None:
+        """Return the milliseconds until the deadline, None before the first signal."""
+        if self.number is None:
+            return None
+        return 1000 * max(0.0, self._deadline_start + self._seconds_left - time.monotonic())
 
     def _leave_or_end(self, number: int) -> None:
         """Ask the app to leave at the first signal; end the process at a later one."""
@@ -108,9 +111,9 @@ class EndingSignals:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._leave, number)
         elif now - self._deadline_start > REPEAT_S:
-            self._end()
+            self._end_process()
 
-    def _end(self) -> None:
+    def _end_process(self) -> None:
         """End the process now, after a rescue. No step of the rescue may take longer than `RESCUE_S`."""
         for step in (self._rescue, _kill_descendants, self._restore_terminal):
             thread = threading.Thread(target=step, daemon=True)

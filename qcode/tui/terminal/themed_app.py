@@ -77,8 +77,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
-        few = self.has_few_colors
-        first = first_theme(self.configured_theme, self._user_themes, os.environ, has_few_colors=few)
+        has_few_colors = self.has_few_colors
+        first = first_theme(self.configured_theme, self._user_themes, os.environ, has_few_colors=has_few_colors)
         if first is None:
             self.add_themes()
             first = self.available_themes[self._theme_for(self.configured_theme)]
@@ -101,9 +101,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     def _theme_for(self, wanted: str) -> str:
         """Return the name of the theme that is shown if the user wants `wanted`."""
-        few = self.has_few_colors
-        name = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=few)
-        if few and (wanted == AUTO or not self.available_themes[name].ansi):
+        has_few_colors = self.has_few_colors
+        name = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=has_few_colors)
+        if has_few_colors and (wanted == AUTO or not self.available_themes[name].ansi):
             reported = {"dark": TERMINAL, "light": TERMINAL_LIGHT}.get(self._background, "")
             fitting = reported or choose_theme(AUTO, self.theme_names, os.environ, has_few_colors=True)
             return fitting if fitting in self.theme_names else name
@@ -120,9 +120,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def themes(self) -> tuple[tuple[str, str], ...]:
         """The themes to choose from, with a note each."""
         themes = {name: self.available_themes[name] for name in self.theme_names}
-        few = self.has_few_colors
+        has_few_colors = self.has_few_colors
         notes = {
-            name: theme_note(theme) + (", needs 256 colors" if few and not theme.ansi else "")
+            name: theme_note(theme) + (", needs 256 colors" if has_few_colors and not theme.ansi else "")
             for name, theme in themes.items()
         }
         return ((AUTO, "follows the terminal"), *notes.items())
