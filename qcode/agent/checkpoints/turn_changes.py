@@ -292,10 +292,9 @@ def remove_hunks(before: str, after: str, current: str, hunk: int | None, count:
         offset = comparison.offset_of(opcode)
         if offset is None:
             first, last = opcode.new_start + 1, opcode.new_end
-            changed = (
-                f"line {first} of this change was" if last <= first else f"lines {first} to {last} of this change were"
-            )
-            raise ConflictError(f"{changed} changed later")
+            if last <= first:
+                raise ConflictError(f"line {first} of this change was changed later")
+            raise ConflictError(f"lines {first} to {last} of this change were changed later")
         old_lines = comparison.old[opcode.old_start : opcode.old_end]
         lines[opcode.new_start + offset : opcode.new_end + offset] = old_lines
     return "\n".join(lines)

@@ -106,8 +106,9 @@ def _parse_tools(definition: Mapping[str, object], field: str) -> frozenset[str]
     names = split_rules([value] if isinstance(value, str) else list(value))
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
-    own_tools = {*all_names(), "skill"}
-    tools = {tool for name in names if (tool := _tool_of_name(name)) in own_tools or "__" in tool}
+    known_tools = {*all_names(), "skill"}
+    named_tools = [_tool_of_name(name) for name in names]
+    tools = {tool for tool in named_tools if tool in known_tools or "__" in tool}
     if field == "tools" and not tools - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
         raise ValueError(f"tools: a sub-agent can use none of them ({listed}); name at least one other tool")
@@ -186,8 +187,9 @@ def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
         definition[field] = None if names is None else list(names)
     try:
         kind = agent_kind(name, definition, front_matter.body).kind
-        problems += [front_matter.warning] if front_matter.warning else []
-        return kind
     except ValueError as error:
-        field = next((name for name in definition if str(error).startswith(name)), "name")
+        # The message begins with the field, such as `maxTurns must be a whole number`.
+        field = next((field for field in definition if str(error).startswith(field)), "name")
         raise front_matter.error(field, str(error)) from None
+    problems += [front_matter.warning] if front_matter.warning else []
+    return kind

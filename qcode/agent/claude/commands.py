@@ -66,16 +66,16 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
             warnings.append(str(problem))
             return default
 
-    description = read_or_warn(lambda: front_matter.text("description") or "", "") or body.split("\n", 1)[0].lstrip(
-        "# "
-    )
+    description = read_or_warn(lambda: front_matter.text("description"), None)
+    if description is None:
+        description = body.split("\n", 1)[0].lstrip("# ")
     return Skill(
         name,
         single_spaced(description, _MAX_DESCRIPTION_CHARS),
         file,
-        Path(os.path.realpath(file)).parent,
-        "this project" if folder.project is not None else "yours",
-        folder.project is not None,
+        folder=Path(os.path.realpath(file)).parent,
+        folder_label="this project" if folder.project is not None else "yours",
+        is_from_project=folder.project is not None,
         hint=front_matter.source("argument-hint") or "",
         parameters=read_or_warn(lambda: front_matter.names("arguments") or (), ()),
         is_for_model=False,

@@ -43,17 +43,20 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
     """Return the hooks of a settings file of Claude Code; empty if the file does not exist."""
     try:
         text = _read_text(file)
-        if text is None:
-            return ClaudeHooks()
+    except ValueError as error:
+        return ClaudeHooks(problems=(f"{file}:1: {error}; its hooks do not run",))
+    if text is None:
+        return ClaudeHooks()
+    try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        problem = str(error) if type(error) is ValueError else "is not valid JSON"
-        return ClaudeHooks((), (f"{file}:{getattr(error, 'lineno', 1)}: {problem}; its hooks do not run",))
+        line = getattr(error, "lineno", 1)
+        return ClaudeHooks(problems=(f"{file}:{line}: is not valid JSON; its hooks do not run",))
     events = values.get("hooks", {}) if isinstance(values, dict) else None
     if not isinstance(events, dict):
         problem = "`hooks` must be an object" if isinstance(values, dict) else "settings must be a JSON object"
         line = _line_of("hooks", text, 0) if isinstance(values, dict) else 1
-        return ClaudeHooks((), (f"{file}:{line}: {problem}; its hooks do not run",))
+        return ClaudeHooks(problems=(f"{file}:{line}: {problem}; its hooks do not run",))
     hooks: list[ClaudeHook] = []
     problems: list[str] = []
     for entry in _hooks_and_problems(events, text):
@@ -79,7 +82,7 @@ def _read_text(file: Path) -> str | None:
     except OSError as error:
         raise ValueError(f"cannot read the file: {error.strerror}") from None
     if len(data) > MAX_SETTINGS_BYTES:
-        raise ValueError("is larger than 1 MiB")
+        raise ValueError(f"is larger than {MAX_SETTINGS_BYTES // 1024**2} MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from qcode.values import dataclass
 RuleSource: TypeAlias = Literal["flag", "user", "project"]
 """The origin of a rule. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
 
-MODES: Mapping[str, ApprovalMode] = {
+QCODE_MODES: Mapping[str, ApprovalMode] = {
     "default": "default",
     "acceptEdits": "accept-edits",
     "plan": "plan",
@@ -33,7 +33,7 @@ MODES: Mapping[str, ApprovalMode] = {
 NEVER_ASKS = "dontAsk"
 """The mode that denies every call that would need an approval (`Options.never_asks`)."""
 CLAUDE_MODES: Mapping[ApprovalMode, str] = {
-    qcode_mode: claude_mode for claude_mode, qcode_mode in MODES.items() if claude_mode != NEVER_ASKS
+    qcode_mode: claude_mode for claude_mode, qcode_mode in QCODE_MODES.items() if claude_mode != NEVER_ASKS
 }
 
 _FILE_KINDS = {
@@ -141,17 +141,15 @@ def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> RuleCo
 
 def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> RuleConversion:
     """Convert a deny or ask rule to a rule that covers at least as much: `rm *.txt` becomes `shell(rm *)`."""
-    wildcard_index = next((index for index, word in enumerate(words) if "*" in word), len(words))
-    stem = words[wildcard_index].partition("*")[0] if wildcard_index < len(words) else ""
+    wildcard_index = next((index for index, word in enumerate(words) if "*" in word), None)
     if wildcard_index == 0:
-        program = stem.removesuffix(":")
-        rule = f"shell({program} *)"
-        if not program or not is_rule(rule):
-            return RuleConversion(loss="a rule must name the program; this one covers any")
-        return RuleConversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
-    prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem and wildcard_index < len(words) else [])]
-    allows_more_words = is_prefix or wildcard_index < len(words)
-    rule = f"shell({' '.join(prefix)} *)" if allows_more_words else f"shell({' '.join(prefix)})"
+        return _convert_restricted_program(words[0])
+    if wildcard_index is None:
+        rule = f"shell({' '.join(words)} *)" if is_prefix else f"shell({' '.join(words)})"
+    else:
+        stem = words[wildcard_index].partition("*")[0]  # `foo` of `foo*bar`, which becomes `foo*`
+        prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem else [])]
+        rule = f"shell({' '.join(prefix)} *)"
     if is_rule(rule):
         return RuleConversion((rule,))
     # `a && b` and `rm $HOME/x` cannot be written as a rule; a rule for the words before the first operator covers more.
@@ -164,6 +162,15 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Rul
     if plain_words and is_rule(rule):
         return RuleConversion((rule,))
     return RuleConversion(loss="the pattern cannot be written as a rule")
+
+
+def _convert_restricted_program(pattern: str) -> RuleConversion:
+    """Convert a deny or ask rule whose first word has a wildcard: `rm:*` and `rm*` become `shell(rm *)`."""
+    program = pattern.partition("*")[0].removesuffix(":")
+    rule = f"shell({program} *)"
+    if not program or not is_rule(rule):
+        return RuleConversion(loss="a rule must name the program; this one covers any")
+    return RuleConversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
 
 
 def _convert_file(tool: str, body: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.claude.rules import MODES, NEVER_ASKS, RuleSource, convert_rule, is_claude_rule
+from qcode.agent.claude.rules import NEVER_ASKS, QCODE_MODES, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.tool_names import qcode_name
 from qcode.config.load import PipedSettings
 from qcode.protocol.approvals import ApprovalMode, RuleEffect
@@ -148,7 +148,7 @@ def convert_options(options: Mapping[str, Any]) -> dict[str, Any]:
     option_fields.convert_sources()
     option_fields.convert_settings()
     fields = option_fields.fields
-    fields["mcp_config"] = tuple(_server_config(field) for field in fields["mcp_config"])
+    fields["mcp_config"] = tuple(_server_config(config) for config in fields["mcp_config"])
     for name in ("system_prompt", "append_system_prompt"):
         file = fields[f"{name}_file"]
         if file is not None:
@@ -229,7 +229,7 @@ class _OptionFields:
         fields["settings"] = {"permissions": permissions, **model} if permissions else model
 
     def _convert_mode(self, name: str) -> ApprovalMode | None:
-        mode = MODES.get(name)
+        mode = QCODE_MODES.get(name)
         if mode == "bypass" and not self.fields["allow_dangerously_skip_permissions"]:
             self.notices.append("--settings: defaultMode bypassPermissions is ignored: only a flag can choose it")
             return None

@@ -42,6 +42,8 @@ _MAX_FOLDER_NAMES = 200
 _MAX_MISSING_NAMES = 5
 # A name with a slash or an extension, which is probably a file, unlike `@alice`.
 _FILE_LIKE = lazy_pattern(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
+_PUNCTUATION = ".,;:!?)\"'"
+"""Characters after a mention that belong to the sentence, unless a file has that name."""
 _IMAGE_LABEL = "[Image #"
 _ESCAPED = lazy_pattern(r"\\(.)")
 # The closing tags of blocks, which a file must not contain literally.
@@ -91,7 +93,8 @@ def missing_mention_lines(
     typed: str, folder: Path, external_spans: Spans, names_resource: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Return a line for each file that the user mentions and that does not exist, as `attach_mentions` does."""
-    return _missing_lines(_find_mentions(typed, folder, external_spans)[1], names_resource)
+    _, missing = _find_mentions(typed, folder, external_spans)
+    return _missing_lines(missing, names_resource)
 
 
 def _missing_lines(names: Iterable[str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
@@ -232,10 +235,11 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     Images with a label in the typed text are omitted, because the user sees the label.
     """
     lines: list[str] = []
-    images = 0
+    image_count = 0
     for block in blocks:
         attached = parse_attached(block.text) if isinstance(block, Text) else None
-        images += isinstance(block, Image)
+        if isinstance(block, Image):
+            image_count += 1
         if attached is None or attached.kind not in ("file", "folder", "resource"):
             continue
         name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
@@ -244,7 +248,7 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
         lines.append(f"{name} {count_text(count, singular, plural)}")
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
     names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
-    unlabeled = images - typed.count(_IMAGE_LABEL)
+    unlabeled = image_count - typed.count(_IMAGE_LABEL)
     labels = names if len(names) == unlabeled else [""] * max(0, unlabeled)
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
@@ -271,8 +275,10 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             return f"! {cut(visible(attached.name), _MAX_COMMAND_CHARS)}  {result}".rstrip()
         case "job":
             label, _, state = attached.result.partition(": ")
-            now = next((now for number, now in job_states.items() if label == f"job {number}"), state)
-            return f"{attached.result}{'' if now == state else f', now {now}'}  {visible(attached.name)}"
+            current_states = (current for number, current in job_states.items() if label == f"job {number}")
+            current = next(current_states, state)
+            change = "" if current == state else f", now {current}"
+            return f"{attached.result}{change}  {visible(attached.name)}"
         case "aside":
             return f"aside: {visible(attached.name)}"
         case _:
@@ -288,21 +294,18 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[lis
     missing: dict[str, None] = {}
     for word, first, last in mentioned_words(typed):
         is_external = any(start < last and first < end for start, end in external_spans)
-        for name in (word, word.rstrip(".,;:!?)\"'")):
-            mention = _mention_at(name, folder)
-            if mention is None:
-                continue
-            if is_external:
-                # The judged path must be the path that is read, even if a link changes in between.
-                mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
-            earlier = mentions_by_file.get((mention.path, mention.lines))
-            if earlier is None or earlier.is_external:
-                mentions_by_file[mention.path, mention.lines] = mention
-            break
-        else:
-            name = word.rstrip(".,;:!?)\"'")
+        name = word.rstrip(_PUNCTUATION)
+        mention = _mention_at(word, folder) or _mention_at(name, folder)
+        if mention is None:
             if not is_external and _FILE_LIKE.fullmatch(name):
                 missing[name] = None
+            continue
+        if is_external:
+            # The judged path must be the path that is read, even if a link changes in between.
+            mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
+        earlier = mentions_by_file.get((mention.path, mention.lines))
+        if earlier is None or earlier.is_external:
+            mentions_by_file[mention.path, mention.lines] = mention
     return list(mentions_by_file.values()), list(missing)
 
 
@@ -383,11 +386,12 @@ def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: t
 
 def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
     """Return a range of lines of a text, counted from 1; raise `InputError` if the text is too short."""
+    first, last = lines
     all_lines = text.split("\n")
-    count = len(all_lines) - (not all_lines[-1])
-    if lines[0] > count:
-        raise InputError(f"{label} has only {count:,} lines, not {lines[0]:,}")
-    return "\n".join(all_lines[lines[0] - 1 : lines[1]])
+    count = len(all_lines) if all_lines[-1] else len(all_lines) - 1
+    if first > count:
+        raise InputError(f"{label} has only {count:,} lines, not {first:,}")
+    return "\n".join(all_lines[first - 1 : last])
 
 
 def read_image(path: Path, label: str) -> bytes:

@@ -110,26 +110,26 @@ class _StateUnknown(Exception):  # noqa: N818  # control flow inside this module
     """The state of the repository is unknown; the text says why."""
 
 
-def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout: float = TIMEOUT_S) -> GitState:
-    """Return the state of the repository at `root`, in part if git exceeds `timeout` seconds. Never raises."""
+def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout_s: float = TIMEOUT_S) -> GitState:
+    """Return the state of the repository at `root`, in part if git exceeds `timeout_s`. Never raises."""
     head = read_head(root)
     if not head.is_repository:
         return head
     if not is_trusted:
         return replace(head, why="the folder is not trusted, so git was not asked")
     try:
-        return replace(head, changed_files=_Git(root, env, timeout).count_changes())
+        return replace(head, changed_files=_Git(root, env, timeout_s).count_changes())
     except _StateUnknown as unknown:
         return replace(head, why=str(unknown))
 
 
-def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float) -> tuple[str, ...] | None:
+def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout_s: float) -> tuple[str, ...] | None:
     """Return the files of a trusted repository that git does not ignore, in and below `folder` and relative to it.
 
     A submodule or nested repository is listed as a folder with a final `/`. Return None if git cannot or may not run.
     """
     try:
-        git = _Git(root, env, timeout, folder)
+        git = _Git(root, env, timeout_s, folder)
         git.check()
         tracked = git.run("ls-files", "-z", "--stage")
         deleted = frozenset(git.run("ls-files", "-z", "--deleted").split(b"\0"))
@@ -149,7 +149,7 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
 class _Git:
     """The git commands for one repository, with one time limit for all of them."""
 
-    def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
+    def __init__(self, root: Path, env: Mapping[str, str], timeout_s: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")
         from qcode.safety.git_repository import hardened_environment
         from qcode.safety.launcher import find_program, safe_parts
@@ -159,7 +159,7 @@ class _Git:
             raise _StateUnknown("no git outside the project was found")
         self._command = (program, "-C", str(folder or root))
         self._env = hardened_environment(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
-        self._deadline = time.monotonic() + timeout
+        self._deadline = time.monotonic() + timeout_s
 
     def check(self) -> None:
         """Raise `_StateUnknown` if the repository has a setting that is not known to be harmless."""
@@ -183,7 +183,7 @@ class _Git:
         except ProgramUnavailable as unavailable:
             raise _StateUnknown(f"git {unavailable}") from None
         if code != 0:
-            raise _StateUnknown("git could not tell the state of this repository")
+            raise _StateUnknown("git could not read the state of this repository")
         return output
 
 

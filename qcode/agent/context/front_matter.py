@@ -243,12 +243,10 @@ def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
         if match is None or match[1] in fields:
             continue
         text = (match[2] or "").strip()
-        # A list of tools may be below its name: without it, an agent would have all tools.
-        below = (
-            []
-            if text
-            else list(takewhile(lambda following: following.startswith((" ", "\t", "-")), lines[number + 1 :]))
-        )
+        below: list[str] = []
+        if not text:
+            # A list of tools may be below its name: without it, an agent would have all tools.
+            below = list(takewhile(lambda following: following.startswith((" ", "\t", "-")), lines[number + 1 :]))
         try:
             value = _Composer("\n".join([line, *below]), label).fields()[match[1]].value
         except (YAMLError, FrontMatterError, KeyError):

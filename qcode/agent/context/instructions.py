@@ -107,7 +107,10 @@ def _folders_from_root(folder: Path, project_root: Path) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class InstructionLoader:
-    """A reader of instruction files, which reads each file once and keeps to the size limits."""
+    """A reader of instruction files, which reads each file once and keeps to the size limits.
+
+    In its methods, `within` is the folder that a file and its imports must be in.
+    """
 
     may_read: Callable[[Path], bool] = lambda path: True
     bytes_left: int = MAX_TOTAL_BYTES
@@ -159,10 +162,10 @@ class InstructionLoader:
 
     def load_folder(self, folder: Path, within: Path) -> None:
         """Load the first instruction file of a folder of the project, then the local one."""
-        names = (next((name for name in NAMES if os.path.lexists(folder / name)), ""), LOCAL_NAME)
-        for name in filter(None, names):
-            if os.path.lexists(folder / name):
-                self._load_if_allowed(folder / name, _label(folder / name, within), within)
+        existing = [name for name in NAMES if os.path.lexists(folder / name)][:1]
+        existing += [LOCAL_NAME] if os.path.lexists(folder / LOCAL_NAME) else []
+        for name in existing:
+            self._load_if_allowed(folder / name, _label(folder / name, within), within)
 
     def _load_if_allowed(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
         real_path = _resolved(path)
@@ -255,8 +258,8 @@ def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
         return None
     try:
         with os.fdopen(handle, "rb") as stream:
-            state = os.fstat(stream.fileno())
-            if not stat.S_ISREG(state.st_mode):
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return None
             data = stream.read(max_bytes + 1)
     except OSError:
@@ -264,7 +267,9 @@ def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
     if len(data) <= max_bytes:
         return data, len(data)
     prefix = data[:max_bytes]
-    return prefix[: prefix.rfind(b"\n") + 1] or prefix.decode("utf-8", "ignore").encode(), max(state.st_size, len(data))
+    return prefix[: prefix.rfind(b"\n") + 1] or prefix.decode("utf-8", "ignore").encode(), max(
+        status.st_size, len(data)
+    )
 
 
 def _attribute(text: str) -> str:

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import DEFAULT_NAME, NAMES, InstructionFile, Instructions, load_instructions
 from qcode.agent.subagent_kinds import KINDS, SubagentKind, custom_kind
@@ -116,8 +116,12 @@ class InstructionFiles:
     def notes(self) -> tuple[str, ...]:
         """Return a line for each omitted file, with the reason."""
         nested = () if self._nested is None else self._nested.notices
-        unread = EXCLUDED if not self._includes_project else "" if self._is_trusted() else RESTRICTED
-        return (*filter(None, (unread,)), *self.read().notices, *nested)
+        unread: tuple[str, ...] = ()
+        if not self._includes_project:
+            unread = (EXCLUDED,)
+        elif not self._is_trusted():
+            unread = (RESTRICTED,)
+        return (*unread, *self.read().notices, *nested)
 
     def editable_files(self) -> tuple[ListedFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
@@ -260,8 +264,8 @@ def memory_text(memory: InstructionFiles) -> str:
 def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one file."""
     prefix, colon, line = text.partition(":")
-    word = cast("Literal['yours', 'project']", prefix.strip().lower())
-    chosen = [file for file in files if file.owner == word][:1]
+    owner: str = prefix.strip().lower()
+    chosen = [file for file in files if file.owner == owner][:1]
     return (chosen, line.strip()) if colon and chosen else (files, text)
 
 

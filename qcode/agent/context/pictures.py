@@ -45,10 +45,10 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
     if not media_type:
         raise InputError(f"{name} is not a PNG, JPEG, GIF or WebP image")
     try:
-        sent = encode_image(data, media_type, name)
+        encoded = encode_image(data, media_type, name)
     except Refused as refused:
         raise InputError(str(refused)) from None
-    return Picture(sent.image, name, pixel_size(data), path)
+    return Picture(encoded.image, name, pixel_size(data), path)
 
 
 def pixel_size(data: bytes) -> tuple[int, int] | None:
@@ -65,8 +65,8 @@ def pixel_size(data: bytes) -> tuple[int, int] | None:
         return None
 
 
-def _pair(form: str, data: bytes, offset: int) -> tuple[int, int]:
-    first, second = struct.unpack_from(form, data, offset)
+def _pair(struct_format: str, data: bytes, offset: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(struct_format, data, offset)
     return int(first), int(second)
 
 

@@ -91,7 +91,7 @@ def read_head(root: Path) -> GitState:
     head = read_small_file(git_folder_path / "HEAD") or ""
     branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
     name = branch[1] if branch and branch[1] != ".invalid" else ""
-    return GitState(True, name, commit[1] if commit else "")
+    return GitState(is_repository=True, branch=name, commit=commit[1] if commit else "")
 
 
 def resolve_added_folder(path: str | Path, message_prefix: str = "") -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from qcode.agent.reports import ContextReport, percent_text
 from qcode.text.numbers import tokens_text
 
-_BAR_WIDTH = 20
+_BAR_CELLS = 20
+_NAME_CELLS = 14
 
 
 def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
@@ -14,22 +15,25 @@ def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
         ("System prompt", report.system),
         ("Instructions", report.instructions),
         ("Tools", report.tools),
-        *((f"  {name}"[:14], tokens) for name, tokens in report.servers),
+        *((f"  {name}"[:_NAME_CELLS], tokens) for name, tokens in report.servers),
         ("Messages", report.messages),
         ("Tool output", report.tool_output),
         ("Reply reserve", report.reserve),
         ("Free", report.free),
     ]
-    filled = min(_BAR_WIDTH, round(report.used * _BAR_WIDTH / report.window)) if report.window else 0
+    filled = min(_BAR_CELLS, round(report.used * _BAR_CELLS / report.window)) if report.window else 0
     filled_bar = "█" * filled or ("▏" if report.used and report.window else "")
-    bar = f"{filled_bar}{'░' * (_BAR_WIDTH - len(filled_bar))}  " if has_bar else ""
+    bar = f"{filled_bar}{'░' * (_BAR_CELLS - len(filled_bar))}  " if has_bar else ""
     note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
         f"{bar}{tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
         f"{percent_text(report.used, report.window)}, {counted}{note}",
         "",
-        *(f"{name:<14} {tokens_text(size):>6}  {percent_text(size, report.window):>4}" for name, size in rows),
+        *(
+            f"{name:<{_NAME_CELLS}} {tokens_text(size):>6}  {percent_text(size, report.window):>4}"
+            for name, size in rows
+        ),
         "",
         *advice(report),
     ]

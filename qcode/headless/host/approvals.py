@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcode.agent.claude.rules import MODES, convert_rule
+from qcode.agent.claude.rules import QCODE_MODES, convert_rule
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
@@ -157,7 +157,7 @@ class HostApprovals:
     def _plan_mode(self, updates: list[JsonObject]) -> ApprovalMode:
         for update in updates:
             if update.get("type") == "setMode" and isinstance(mode := update.get("mode"), str):
-                return MODES.get(mode, "default")
+                return QCODE_MODES.get(mode, "default")
         return "default"
 
     def _scope(self, approval: ToolApproval, updates: list[JsonObject]) -> Scope:

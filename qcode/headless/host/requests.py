@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
+from qcode.agent.claude.rules import CLAUDE_MODES, NEVER_ASKS, QCODE_MODES
 from qcode.agent.context.project import resolve_added_folder
 from qcode.agent.reports import ContextReport
 from qcode.headless.host.lines import Names, status_line
@@ -76,9 +76,9 @@ class RunControls:
 
     def set_mode(self, mode: str) -> None:
         """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
-        qcode_mode = MODES.get(mode)
+        qcode_mode = QCODE_MODES.get(mode)
         if qcode_mode is None:
-            raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
+            raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(QCODE_MODES)}')
         if qcode_mode == "bypass" and not self._can_bypass:
             raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
         self._agent.permissions.set_never_asks(mode == NEVER_ASKS)

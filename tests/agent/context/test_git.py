@@ -16,7 +16,7 @@ from tests.agent.context.folders import HOME_ENV, git, make_executable, make_rep
 
 
 def read(root: Path, *, is_trusted: bool = True) -> GitState:
-    return read_git(root, {**HOME_ENV, "HOME": str(root.parent)}, is_trusted=is_trusted, timeout=20)
+    return read_git(root, {**HOME_ENV, "HOME": str(root.parent)}, is_trusted=is_trusted, timeout_s=20)
 
 
 def test_clean_repository_is_clean(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_git_in_the_workspace_is_never_run(tmp_path: Path) -> None:
     (tmp_path / "bin").symlink_to(root / "bin")
     path = os.pathsep.join((".", "", "bin", str(root / "bin"), str(tmp_path / "bin"), str(outside)))
     assert find_program("git", path, root) is None
-    state = read_git(root, {"PATH": path}, is_trusted=True, timeout=20)
+    state = read_git(root, {"PATH": path}, is_trusted=True, timeout_s=20)
     assert (state.branch, state.why) == ("main", "no git outside the project was found")
     assert not (tmp_path / "sprung").exists()
     found = find_program("git", path + os.pathsep + HOME_ENV["PATH"], root)
@@ -176,7 +176,7 @@ def test_git_variables_are_not_inherited(tmp_path: Path) -> None:
     write(other / "new.txt", "")
     env = {**HOME_ENV, "HOME": str(tmp_path), "GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other)}
     trap = {"GIT_TRACE": str(tmp_path / "trace"), "GIT_EXTERNAL_DIFF": str(_trap(tmp_path))}
-    assert read_git(root, env | trap, is_trusted=True, timeout=20).changed_files == 0
+    assert read_git(root, env | trap, is_trusted=True, timeout_s=20).changed_files == 0
     assert not (tmp_path / "trace").exists()
 
 
@@ -186,7 +186,7 @@ def test_hanging_git_is_killed_with_its_children(tmp_path: Path) -> None:
     make_executable(tmp_path / "slow/git", f"sleep 60 &\necho $$ $! > {pids}.part; mv {pids}.part {pids}\nwait")
     env = {"PATH": f"{tmp_path / 'slow'}:{HOME_ENV['PATH']}"}
     begin = time.monotonic()
-    state = read_git(root, env, is_trusted=True, timeout=1)
+    state = read_git(root, env, is_trusted=True, timeout_s=1)
     assert time.monotonic() - begin < 20
     assert (state.branch, state.changed_files, state.why) == ("main", None, "git took too long")
     for pid in pids.read_text().split():
@@ -196,10 +196,10 @@ def test_hanging_git_is_killed_with_its_children(tmp_path: Path) -> None:
 def test_failing_git_gives_an_unknown_state(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     make_executable(tmp_path / "bad/git", "exit 3")
-    state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout=20)
-    assert state.why == "git could not tell the state of this repository"
+    state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout_s=20)
+    assert state.why == "git could not read the state of this repository"
     write(tmp_path / "bad/git", "no program at all").chmod(0o755)
-    state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout=20)
+    state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout_s=20)
     assert state.why.startswith("git could not be started")
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from qcode.agent.claude.rules import MODES, RuleSource, convert_rule, is_claude_rule
+from qcode.agent.claude.rules import QCODE_MODES, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
 from qcode.agent.imports.configuration.findings import AddRule, SetMode, SettingsFile, SourceSetting
 from qcode.protocol.approvals import RULE_EFFECTS, RuleEffect
@@ -78,7 +78,7 @@ def _short_json(value: object) -> str:
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
     location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
-    qcode_mode = MODES.get(mode)
+    qcode_mode = QCODE_MODES.get(mode)
     if file.is_project:
         setting = SourceSetting("mode", name, location, why="a project's file may not choose the mode")
     elif qcode_mode is None or mode in ("bypassPermissions", "dontAsk"):
