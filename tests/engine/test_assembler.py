@@ -128,7 +128,7 @@ def test_only_the_last_call_can_be_cut() -> None:
     ]  # fmt: skip
     shape = assembled(events).shape(CAP)
     assert shape.calls == ("malformed", "complete", "incomplete")
-    assert shape.arguments_incomplete
+    assert shape.has_incomplete_arguments
 
 
 def test_arguments_of_parallel_calls_may_be_interleaved() -> None:
@@ -159,7 +159,7 @@ HITS: list[tuple[StopReason, int | None, bool]] = [
 def test_cap_is_hit_by_stop_reason_or_token_count(stop: StopReason, output: int | None, is_hit: bool) -> None:
     usage = [UsageReported(Usage(output=output))] if output is not None else []
     shape = assembled([TextDelta(0, "x"), *usage, ReplyEnded(stop, "")]).shape(CAP)
-    assert shape.hit_cap is is_hit
+    assert shape.has_hit_cap is is_hit
 
 
 @pytest.mark.parametrize(

@@ -164,5 +164,5 @@ def test_decision_to_send_a_request_uses_a_remaining_budget(shape: ReplyShape, b
 @given(SHAPES.filter(_is_possible), BUDGETS)
 def test_reply_that_hit_its_cap_is_never_complete(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
-    if shape.hit_cap and not shape.calls and shape.stop is not StopReason.REFUSAL:
+    if shape.has_hit_cap and not shape.calls and shape.stop is not StopReason.REFUSAL:
         assert decision != Done()

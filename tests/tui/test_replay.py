@@ -365,7 +365,7 @@ def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(t
 
 def rows_after_a_crash_at_the_question(base: Path, *replies: Steps, revision: str = "") -> list[str]:
     """Return the rows of a session whose process was killed while a question was open; `revision` edits its call."""
-    talked = talk(base, *replies, is_attended=True, agent=SubagentTool((("general", "does a task"),)))
+    talked = talk(base, *replies, is_attended=True, subagent_tool=SubagentTool((("general", "does a task"),)))
     conversation, killed = talked.conversation, base / "killed"
 
     async def body() -> None:

@@ -303,8 +303,8 @@ def _owner_of_variable(name: str) -> str:
 
 def _uses_variable(spec: ProviderSpec, name: str) -> bool:
     """Return whether this variable is one of the provider's variables, configured or built in."""
-    built_in = PROVIDERS.get(spec.name)
-    return name.upper() in (*spec.key_variables, *(built_in.key_variables if built_in is not None else ()))
+    built_in = PROVIDERS.get(spec.name, spec)
+    return name.upper() in (*spec.key_variables, *built_in.key_variables)
 
 
 def _owner_of_key(key: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.keys.keys import LOGIN_PREFIX
 from qcode.agent.mcp.spec import ServerSpec, digest
-from qcode.protocol.errors import KeyStoreError
+from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.safety.secret import Secret
 from qcode.text.clean import single_spaced
 from qcode.text.json import JsonObject, parse_object, text_in
@@ -68,6 +68,11 @@ class Login:
         """Return the values to redact everywhere."""
         values = (text_in(row.get(name)) for row in (self.tokens, self.client) for name in _SECRETS)
         return tuple(Secret(value) for value in values if value)
+
+
+def storage_problem(error: KeyStoreError | KeyringError) -> str:
+    """Return an error of the key store as a sentence part: the text of a `KeyringError` has no subject."""
+    return f"the keyring {error}" if isinstance(error, KeyringError) else str(error)
 
 
 class Credentials:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.credentials import Credentials, Login, storage_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
 from qcode.protocol.errors import KeyringError, KeyStoreError
@@ -125,7 +125,7 @@ async def sign_in(
     try:
         return login, await asyncio.to_thread(credentials.save, login)
     except (KeyStoreError, KeyringError) as error:
-        raise ServerError(f"the login cannot be stored: {error}") from None
+        raise ServerError(f"the login cannot be stored: {storage_problem(error)}") from None
 
 
 async def _stored_login(credentials: Credentials) -> Login:
@@ -140,7 +140,9 @@ def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject
     if not client.id:
         return {}
     row: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
-    return row | ({"client_secret": client.secret} if client.secret else {"token_endpoint_auth_method": "none"})
+    if client.secret:
+        return {**row, "client_secret": client.secret}
+    return {**row, "token_endpoint_auth_method": "none"}
 
 
 async def _challenge(config: McpServer) -> httpx2.Response:
@@ -166,10 +168,9 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
     assert config.url is not None
     params = {"protocolVersion": _PROTOCOL_VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        **({"Authorization": f"Bearer {token}"} if token else {}),
-    }
+    headers = {"Accept": "application/json, text/event-stream"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S), http_client(config, Log()) as client:
             async with client.stream("POST", config.url, json=message, headers=headers) as response:
@@ -309,9 +310,8 @@ def _listening_sockets(port: int) -> list[socket.socket]:
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     listener = socket.socket(family)
     try:
-        listener.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # the port of the last login may still be in TIME_WAIT
+        # The port of the last login may still be in TIME_WAIT.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
     except OSError:
         listener.close()

@@ -36,7 +36,7 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 
-from qcode.agent.mcp.credentials import Credentials, Login
+from qcode.agent.mcp.credentials import Credentials, Login, storage_problem
 from qcode.agent.mcp.session import validation_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.protocol.errors import KeyringError, KeyStoreError
@@ -184,7 +184,7 @@ class ServerAuth(OAuthClientProvider):
         try:
             login = await asyncio.to_thread(self._credentials.load)
         except (KeyStoreError, KeyringError) as error:
-            self.problem = f"its login cannot be read: the keyring or file {error}"
+            self.problem = f"its login cannot be read: {storage_problem(error)}"
             return
         self._is_loaded = True
         self.use(login or Login(self._credentials.url))
@@ -424,7 +424,9 @@ async def send_checked(
     page = await Fetch(gate).send_request(
         url, target, headers={**forwarded, "Accept": "application/json"}, content=content if method == "POST" else None
     )
-    response_headers = {"content-type": page.media_type, **({"location": page.location} if page.location else {})}
+    response_headers = {"content-type": page.media_type}
+    if page.location:
+        response_headers["location"] = page.location
     return httpx2.Response(
         page.status, headers=response_headers, content=page.data, request=httpx2.Request(method, url)
     )

@@ -67,10 +67,11 @@ class FunctionTool:
             raise TypeError(f"tool {quoted(name)}: a name has letters, digits, _ and -, at most 64")
         if SERVER_SEPARATOR in name:
             raise TypeError(f"tool {quoted(name)}: names with {SERVER_SEPARATOR} belong to tool servers")
-        self._takes_context, self._hints, parameters = _parameters(function, name)
+        signature = _signature(function, name)
+        self._takes_context, self._hints = signature.takes_context, signature.hints
         description = inspect.getdoc(function) or ""
         safety: typing.Literal["harmless"] | None = None if asks else "harmless"
-        self.spec: ToolSpec = ToolSpec(name, description, parameters, is_read_only=reads_only, safety=safety)
+        self.spec: ToolSpec = ToolSpec(name, description, signature.schema, is_read_only=reads_only, safety=safety)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)
@@ -156,11 +157,19 @@ def is_being_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str, Any], dict[str, Json]]:
-    """Return whether the function takes a context, the types of the arguments by name, and their schema.
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """The parameters of a function."""
 
-    Raise `TypeError` for a parameter without a supported type.
-    """
+    takes_context: bool
+    """The first parameter is a `ToolContext`; the other fields do not include it."""
+    hints: dict[str, Any]
+    """The type of each parameter, by name."""
+    schema: JsonObject
+
+
+def _signature(function: Callable[..., Any], name: str) -> _Signature:
+    """Return the parameters of a function; raise `TypeError` for a parameter without a supported type."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -183,7 +192,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str
         if parameter.default is parameter.empty:
             required.append(parameter.name)
     schema: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
-    return takes_context, types, {**schema, "additionalProperties": False}
+    return _Signature(takes_context, types, {**schema, "additionalProperties": False})
 
 
 def _outcome(value: Any) -> ToolOutcome:

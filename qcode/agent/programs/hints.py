@@ -42,8 +42,11 @@ def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        description = next((arg for arg in args[1:] if isinstance(arg, str)), "")
-        return {**schema_of(args[0], enclosing), **({"description": description} if description else {})}
+        inner, *annotations = args
+        schema = schema_of(inner, enclosing)
+        if description := next((text for text in annotations if isinstance(text, str)), ""):
+            schema["description"] = description
+        return schema
     if hint in _JSON_TYPES:
         return {"type": _JSON_TYPES[hint]}
     if hint is None:
@@ -55,7 +58,7 @@ def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     if origin in (Union, types.UnionType):
         return {"anyOf": [schema_of(arg, enclosing) for arg in args]}
     if origin is list or hint is list:
-        return {"type": "array", **({"items": schema_of(args[0], enclosing)} if args else {})}
+        return {"type": "array", "items": schema_of(args[0], enclosing)} if args else {"type": "array"}
     if origin is tuple and args[1:] == (...,):
         return {"type": "array", "items": schema_of(args[0], enclosing)}
     if origin is dict and args[0] is str:
@@ -92,12 +95,17 @@ def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     fields = _fields(hint)
     properties: dict[str, Json] = {name: schema_of(field.hint, enclosing) for name, field in fields.items()}
     required: list[Json] = [name for name, field in fields.items() if field.is_required]
-    schema: JsonObject = {"type": "object", "properties": properties, "required": required}
+    schema: JsonObject = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
     doc = inspect.getdoc(hint) or ""
     # If a dataclass has no docstring, its decorator sets the signature as the docstring.
-    if typing.is_typeddict(hint) or doc.startswith(f"{hint.__name__}("):
-        doc = ""
-    return {**schema, "additionalProperties": False, **({"description": doc} if doc else {})}
+    if doc and not typing.is_typeddict(hint) and not doc.startswith(f"{hint.__name__}("):
+        schema["description"] = doc
+    return schema
 
 
 @dataclass(frozen=True, slots=True)

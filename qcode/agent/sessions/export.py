@@ -117,9 +117,10 @@ def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: 
 def facts(turns: Sequence[SessionTurn], heading: ExportHeading) -> tuple[str, ...]:
     """Return the date, the models, the number of turns, their tokens and their cost."""
     models = dict.fromkeys(model for turn in turns for model in turn.models)
-    date = turns[0].steps[0].entry.timestamp[:10] if turns else ""
     used = usage_facts(sum((turn.usage for turn in turns), Usage()), total_cost(turns))
-    return (*((date,) if date else ()), *(models or (heading.model,)), count_text(len(turns), "turn"), *used)
+    known = (*(models or (heading.model,)), count_text(len(turns), "turn"), *used)
+    date = turns[0].steps[0].entry.timestamp[:10] if turns else ""
+    return (date, *known) if date else known
 
 
 def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools: bool) -> str:

@@ -583,8 +583,10 @@ def _is_compaction(head: Head, *, of: Head) -> bool:
 
 def extended(ranges: Sequence[NumberRange], number: int) -> tuple[NumberRange, ...]:
     """Return `ranges` with one more number at the end."""
-    if ranges and ranges[-1][1] == number:
-        return (*ranges[:-1], (ranges[-1][0], number + 1))
+    if ranges:
+        *earlier, (first, end) = ranges
+        if end == number:
+            return (*earlier, (first, number + 1))
     return (*ranges, (number, number + 1))
 
 

@@ -76,7 +76,9 @@ def block_to_json(block: Block) -> JsonObject:
             return {"type": "reasoning", "text": text, **_opaque_to_json(opaque)}
         case ToolCall(call_id, name, arguments, opaque, is_from_text):
             call: JsonObject = {"type": "call", "call_id": call_id, "name": name, "arguments": arguments}
-            return {**call, **({"from_text": True} if is_from_text else {}), **_opaque_to_json(opaque)}
+            if is_from_text:
+                call["from_text"] = True
+            return {**call, **_opaque_to_json(opaque)}
         case ToolResult():
             return _result_to_json(block)
         case Image(media_type, data):
@@ -317,9 +319,8 @@ def move_to_json(move: Move) -> JsonObject:
         {"path": file.path, "source": _state_to_json(file.source), "target": _state_to_json(file.target)}
         for file in move.files
     ]
-    changes: list[Json] = [*move.changes]
     to: JsonObject = {"runs": ranges_to_json(ranges), "own": prompt}
-    return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": changes}
+    return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": [*move.changes]}
 
 
 def move_from_json(record: JsonObject, history: SessionHistory) -> Move:
@@ -347,10 +348,9 @@ def int_field(record: JsonObject, name: str, default: int | None = None) -> int:
 
 def _move_kind(record: JsonObject) -> MoveKind:
     name = str_field(record, "why")
-    for kind in MOVE_KINDS:
-        if kind == name:
-            return kind
-    raise ValueError("no such move")
+    if name not in MOVE_KINDS:
+        raise ValueError("no such move")
+    return name
 
 
 def _file_move(value: JsonObject) -> FileMove:
@@ -416,7 +416,7 @@ def result_to_json(result: ShownResult, content: str, redact: Callable[[str], st
     if result.seconds is not None:
         row["seconds"] = round(result.seconds, 3)
     if result.ran_arguments:
-        row["ran"] = redact_call(ToolCall("", "", result.ran_arguments), redact).arguments
+        row["ran"] = redact_arguments(result.ran_arguments, redact)
     if result.output is not None:
         output = redact(result.output)
         start = output.removesuffix("\n")
@@ -451,7 +451,7 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
             sources: list[Json] = [[source.url, source.title] for source in event.sources]
             record = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
         case ShownQuestion():
-            arguments = redact_call(ToolCall("", "", event.arguments), redact).arguments
+            arguments = redact_arguments(event.arguments, redact)
             record = {"type": "question", "call_id": event.call_id, "diff": redact(event.diff), "arguments": arguments}
         case _:
             name = _SHOWN_TYPE_NAMES[type(event)]
@@ -486,11 +486,10 @@ def shown_from_json(value: Json) -> ShownItem | None:
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
-    usage = {field.name: getattr(ended.usage, field.name) for field in fields(Usage)}
     row: JsonObject = {
         "type": "turn",
         "outcome": ended.outcome,
-        "usage": {name: count for name, count in usage.items() if count is not None},
+        "usage": usage_to_json(ended.usage),
         "api_calls": {name: count for name, count in asdict(ended.api_calls).items() if count},
     }
     if ended.seconds is not None:
@@ -578,12 +577,16 @@ def redact_block(block: Block, redact: Callable[[str], str]) -> Block:
 
 
 def redact_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
+    return replace(call, arguments=redact_arguments(call.arguments, redact))
+
+
+def redact_arguments(arguments: str, redact: Callable[[str], str]) -> str:
     """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
-    text = redact(call.arguments)
-    arguments = parse_object(call.arguments)
-    if text != call.arguments and arguments is not None and parse_object(text) is None:
-        text = json.dumps(_redacted_json(arguments, redact), ensure_ascii=False)
-    return replace(call, arguments=text)
+    text = redact(arguments)
+    parsed = parse_object(arguments)
+    if text != arguments and parsed is not None and parse_object(text) is None:
+        return json.dumps(_redacted_json(parsed, redact), ensure_ascii=False)
+    return text
 
 
 def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:

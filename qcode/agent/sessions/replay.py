@@ -24,6 +24,7 @@ from qcode.agent.sessions.history import (
 from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
+    AttemptRecord,
     CallState,
     Compacted,
     Notice,
@@ -140,7 +141,12 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     if is_thinking and thoughts:
         yield thoughts.pop()
     yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
-    yield ReplyFinished(None, "", 1, message, tuple(stored.entry.attempts), stored.entry.note)
+    yield _finished_reply(message, tuple(stored.entry.attempts), stored.entry.note)
+
+
+def _finished_reply(message: Message, attempts: tuple[AttemptRecord, ...] = (), note: str = "") -> ReplyFinished:
+    """Return the end of a stored reply. The stop reason and the number of attempts do not matter for a replay."""
+    return ReplyFinished(stop=None, raw_stop="", parts=1, message=message, attempts=attempts, note=note)
 
 
 def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayItem]:
@@ -251,7 +257,7 @@ def _agent_events(call_id: str, stored: StoredMessage, *, is_interrupted: bool) 
             step += 1
             calls = {call.call_id: inner.as_run(call) for call in message.calls}
             yield AgentEvent(call_id, StepStarted(step))
-            yield AgentEvent(call_id, ReplyFinished(None, "", 1, message))
+            yield AgentEvent(call_id, _finished_reply(message))
         for block in message.blocks:
             if isinstance(block, ToolResult) and block.call_id in calls:
                 outcome = ToolOutcome(block.content, block.is_error)

@@ -106,10 +106,11 @@ class SkillTool:
 
 def is_loaded(text: str, messages: Sequence[Message]) -> bool:
     """Return whether the conversation contains the text of a skill already, loaded by the model or the user."""
-    tagged_text = text.partition("\n</skill>")[0]
+    start, _, _ = text.partition("\n</skill>")
     for message in messages:
         for block in message.blocks:
-            content = block.content if isinstance(block, ToolResult) and block.name == SKILL_TOOL else ""
-            if tagged_text in (block.text if isinstance(block, Text) and message.role == "user" else content):
+            if isinstance(block, ToolResult) and block.name == SKILL_TOOL and start in block.content:
+                return True
+            if isinstance(block, Text) and message.role == "user" and start in block.text:
                 return True
     return False

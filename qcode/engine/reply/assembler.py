@@ -93,12 +93,12 @@ class ReplyShape:
     """The attempt added text or a call to the reply."""
 
     @property
-    def hit_cap(self) -> bool:
+    def has_hit_cap(self) -> bool:
         """Whether the output cap truncated this attempt: by its stop reason, or because the count reached the cap."""
         return self.stop is StopReason.MAX_TOKENS or is_at_cap(self.output_tokens, self.cap)
 
     @property
-    def arguments_incomplete(self) -> bool:
+    def has_incomplete_arguments(self) -> bool:
         return bool(self.calls) and self.calls[-1] == "incomplete"
 
 

@@ -265,7 +265,8 @@ class InlineThinking:
             self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
         segments: list[TextSegment] = []
-        pending, self._held_text = self._drain_blanks() + self._held_text + text, ""
+        pending = self._drain_blanks() + self._held_text + text
+        self._held_text = ""
         if self._state == "start":
             stripped = pending.lstrip()
             if not stripped.startswith(_OPEN):
@@ -291,7 +292,8 @@ class InlineThinking:
 
     def flush(self) -> list[TextSegment]:
         """Return the text held back; it is reasoning if it is not blank, because it is the start of a tag."""
-        pending, self._held_text = self._drain_blanks() + self._held_text, ""
+        pending = self._drain_blanks() + self._held_text
+        self._held_text = ""
         return _to_segments("reasoning" if pending.strip() else "text", pending)
 
     def _drain_blanks(self) -> str:

@@ -541,7 +541,7 @@ def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> 
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
     # A model that stops by itself while the JSON is still open sent something else, such as an apology.
-    if not shape.hit_cap or not ends_early(call.text + received):
+    if not shape.has_hit_cap or not ends_early(call.text + received):
         return reject_truncated_call(state, cap, shape.raw_stop)
     call.append(received)
     if received.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:

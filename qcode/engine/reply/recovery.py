@@ -135,9 +135,9 @@ def _is_cut(shape: ReplyShape) -> bool:
 
     A model writes in order: if the last call is complete, everything before it is complete too.
     """
-    if shape.arguments_incomplete:
+    if shape.has_incomplete_arguments:
         return True
-    return shape.hit_cap and not (shape.last == "call" and shape.calls[-1] == "complete")
+    return shape.has_hit_cap and not (shape.last == "call" and shape.calls[-1] == "complete")
 
 
 def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
@@ -149,7 +149,7 @@ def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
     if budget.escalation_cap is not None and not must_keep_text:
         return Escalate(budget.escalation_cap)
     if shape.calls:
-        is_resumable = shape.arguments_incomplete and budget.resumed_calls_left > 0
+        is_resumable = shape.has_incomplete_arguments and budget.resumed_calls_left > 0
         return ResumeCall() if is_resumable else RunCalls(escalates_next_request=budget.escalation_cap is not None)
     if not shape.has_text:
         return _decide_textless(shape, budget)

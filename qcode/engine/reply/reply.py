@@ -280,7 +280,7 @@ class Reply:
         output = state.plan.output
         tokens = state.kept_tokens + state.tokens_of(attempt)
         chars = sum(draft.size for draft in state.reply_drafts) + sum(draft.size for draft in attempt.drafts)
-        needs_more = shape.hit_cap or shape.arguments_incomplete
+        needs_more = shape.has_hit_cap or shape.has_incomplete_arguments
         return Budget(
             escalation_cap=self._escalation_cap(attempt) if needs_more else None,
             continuation_cap=self._continuation_cap(attempt) if needs_more else None,
@@ -353,7 +353,7 @@ class Reply:
         state = self._state
         state.absorb(attempt)
         cap = attempt.request.max_tokens
-        if not shape.arguments_incomplete:
+        if not shape.has_incomplete_arguments:
             return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
         state.mark_cut(shape.raw_stop)
         return state.finish(

@@ -218,6 +218,15 @@ def test_unavailable_lock_is_named_as_the_reason(server: OAuthServer, folders: S
     assert "its login cannot be refreshed: [Errno 21] Is a directory" in notices
 
 
+def test_login_that_cannot_be_read_is_reported_with_the_file(server: OAuthServer, folders: ServerFolders) -> None:
+    log_in(server, folders)
+    key_file = store_of(folders).file.path
+    key_file.write_text("not JSON")
+    state, _, notices = run(servers_of(server, folders))
+    assert state == "sign-in"
+    assert f"its login cannot be read: {key_file} is corrupted" in notices
+
+
 def test_resource_is_named_without_metadata_of_the_tool_server(server: OAuthServer, folders: ServerFolders) -> None:
     server.named, server.protected_path = False, "/nowhere"
     log_in(server, folders)
