@@ -34,7 +34,8 @@ FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
 _KEY_GAP = " · "
-_TO_INTERRUPT = " to interrupt"
+_TO_INTERRUPT, _STOP = " to interrupt", " stop"
+"""The words after the key that interrupts: all of them, or a short form if they do not fit."""
 _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
 _MIN_REASON_CELLS = 12
@@ -56,10 +57,11 @@ _DROP_ORDER = (
     "sandbox",
     "known problem",  # the problem, while a turn runs
     "low context",  # the context, while a turn runs and the window is not nearly full
-    "hint",  # the words after `Esc`
+    "hint",  # the words `to interrupt` after `Esc`, which become `stop`
     "jobs",
     "short provider",  # in any model name, if the window is nearly full
     "nearly full",  # these words
+    "stop",  # this word after `Esc`
     "context",
     "details",  # the duration and the last words of the activity
     "model",
@@ -146,9 +148,8 @@ def render_status(status: Status, width: int, now: float) -> Content:
         if gap_cells >= (len(_GAP) if left and right else 0):
             return Content.assemble(left, " " * gap_cells, right)
     mode = _mode(status, is_long=False)
-    activity = _activity(
-        status, now, _interrupt_key(status, is_long=False), max(0, width - mode.cell_length - len(_GAP))
-    )
+    free_cells = max(0, width - mode.cell_length - len(_GAP))
+    activity = _shortened_activity(status, now, free_cells, free_cells)
     line = Content.assemble(mode, _GAP if activity else "", activity)
     return Content.assemble(line, " " * max(0, width - line.cell_length))
 
@@ -167,7 +168,7 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
         "cost": Content.styled(cost_total_text(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
-    left_parts = {"key", "mode", "details", "hint"}
+    left_parts = {"key", "mode", "details", "hint", "stop"}
     for dropped in ("", *_DROP_ORDER):
         if dropped in ("provider", "short provider"):
             is_warning = _context_share(status) >= _WARNING_SHARE
@@ -193,7 +194,7 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
                 parts.pop("tokens", None)
         facts = [part for part in parts.values() if part]
         if not facts:  # without facts, the long texts of the activity may fit
-            yield _left_side(status, width, now, left_parts | {"details", "hint"}), facts
+            yield _left_side(status, width, now, left_parts | {"details", "hint", "stop"}), facts
         yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left_parts), facts
 
 
@@ -204,11 +205,11 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     a minimum.
     """
     mode = _mode(status, is_long="mode" in parts)
-    max_cells = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
-    interrupt = _interrupt_key(status, is_long="hint" in parts)
     if "details" in parts or status.hint:
-        max_cells = _MAX_ACTIVITY_CELLS
-    activity = _activity(status, now, interrupt, max_cells)
+        activity = _activity(status, now, _interrupt_key(status, parts), _MAX_ACTIVITY_CELLS)
+    else:
+        free_cells = width - mode.cell_length - len(_GAP)
+        activity = _shortened_activity(status, now, max(_MIN_ACTIVITY_CELLS, free_cells), free_cells)
     if activity:
         return Content.assemble(mode, _GAP, activity)
     words = "Enter runs it" if mode and _is_shell_line_typed(status) else status.mode_key
@@ -216,10 +217,24 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     return Content.assemble(mode, (key, "$muted"))
 
 
-def _interrupt_key(status: Status, *, is_long: bool) -> str:
-    """Return ` · ` and the key that interrupts the turn. It is Ctrl+C in vim's insert mode, which Esc leaves."""
+def _interrupt_key(status: Status, parts: Collection[str]) -> str:
+    """Return ` · ` and the key that interrupts the turn, with the words that `parts` names.
+
+    The key is Ctrl+C in vim's insert mode, which Esc leaves.
+    """
     key = "Ctrl+C" if status.vim == "INSERT" else "Esc"
-    return f"{_KEY_GAP}{key}{_TO_INTERRUPT if is_long else ''}"
+    return f"{_KEY_GAP}{key}{_TO_INTERRUPT if 'hint' in parts else _STOP if 'stop' in parts else ''}"
+
+
+def _shortened_activity(status: Status, now: float, max_cells: int, free_cells: int) -> Content:
+    """Return the activity in at most `max_cells` cells, and the key with the words for which `free_cells` suffice."""
+    shortest = _activity(status, now, _interrupt_key(status, ()), max_cells)
+    for words in ("hint", "stop"):
+        key = _interrupt_key(status, (words,))
+        with_words = _activity(status, now, key, max_cells + len(_TO_INTERRUPT))
+        if with_words.cell_length <= free_cells and with_words.plain.startswith(shortest.plain):
+            return with_words
+    return shortest
 
 
 def activity_text(activity: Activity, now: float) -> str:
@@ -247,8 +262,8 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     words, keys = status.question
     if words:
         if not interrupt.endswith(_TO_INTERRUPT):
-            # `Enter send · Esc to interrupt` becomes `Esc`.
-            keys = keys.rpartition(_KEY_GAP)[2].removesuffix(_TO_INTERRUPT)
+            # `Enter send · Esc to interrupt` becomes `Esc stop`, or `Esc`.
+            keys = keys.rpartition(_KEY_GAP)[2].replace(_TO_INTERRUPT, _STOP if interrupt.endswith(_STOP) else "")
         words = shorten_at_punctuation(words, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
@@ -261,7 +276,7 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     frame = _SPINNER[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_SPINNER)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
     if not words:  # only the spinner and the key, such as `⠋ Esc`
-        key = interrupt.removeprefix(_KEY_GAP).removesuffix(_TO_INTERRUPT)
+        key = interrupt.removeprefix(_KEY_GAP).removesuffix(_TO_INTERRUPT).removesuffix(_STOP)
         return Content.assemble((frame, "$text-accent"), (f" {key}", "$muted")).truncate(max_cells)
     return Content.assemble((f"{frame} {words}", "$text-accent"), (elapsed, "$muted"), (interrupt, "$muted"))
 

@@ -109,7 +109,7 @@ ROUTED = replace(FULL, model="openrouter/anthropic/claude-sonnet-4.5", mode="def
             "INSERT  ask  ⠋ writing 12 s · Ctrl+C to interrupt  claude-sonnet-4.5  context 25%  $0.42",
         ),
         (replace(ROUTED, vim="INSERT"), 40, "INSERT  ask  ⠋ writing 12 s · Ctrl+C"),
-        (replace(ROUTED, vim="NORMAL"), 60, "NORMAL  ask  ⠋ writing 12 s · Esc  claude-sonnet-4.5"),
+        (replace(ROUTED, vim="NORMAL"), 60, "NORMAL  ask  ⠋ writing 12 s · Esc stop  claude-sonnet-4.5"),
         (replace(ROUTED, activity=None), 80, "ask before edits · Shift+Tab  claude-sonnet-4.5  context 25%  $0.42"),
         (replace(ROUTED, activity=None), 40, "ask  claude-sonnet-4.5  context 25%"),
         (
@@ -142,7 +142,7 @@ def test_words_nearly_full_outlast_the_provider_of_a_short_name() -> None:
 
 def test_forty_columns_show_the_event_and_the_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
-    assert line.startswith("accept edits  ⠋ writing 12 s · Esc  ")
+    assert line.startswith("accept edits  ⠋ writing 12 s · Esc stop ")
 
 
 RETRYING = "truncated at the output limit, retrying with 64,000 tokens: waiting for the model"
@@ -172,15 +172,17 @@ def test_long_activity_loses_whole_parts_before_words() -> None:
     ]
     assert [line.partition("⠼ ")[2].rstrip() for line in lines] == [
         f"{RETRYING} · Esc to interrupt",
-        "truncated at the output limit, retrying with 64,000 tokens · Esc",
-        "truncated at the output limit · Esc",
+        "truncated at the output limit, retrying with 64,000 tokens · Esc stop",
+        "truncated at the output limit · Esc stop",
         "truncated at the output… · Esc",
     ]
 
 
 def test_reason_of_a_wait_is_hidden_if_too_little_of_it_fits() -> None:
     waiting = Activity("rate limited by the provider", 100.0, 105.0)
-    assert render_status(Status(activity=waiting), 40, 102.2).plain.rstrip() == "ask  ⠧ retry 1 in 3 s · Esc"
+    assert (
+        render_status(Status(activity=waiting), 40, 102.2).plain.rstrip() == "ask  ⠧ retry 1 in 3 s · Esc to interrupt"
+    )
 
 
 def test_reason_of_a_wait_is_more_than_the_name_of_the_provider() -> None:
