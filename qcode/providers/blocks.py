@@ -49,10 +49,12 @@ class BlockWriter:
 
     def __init__(self) -> None:
         self._next_block = 0
+        # The keys of these mappings are the numbers of blocks.
         self._open: dict[int, BlockKind] = {}
         self._held_surrogates: dict[int, str] = {}
         self._opaque: dict[int, Opaque] = {}
         self._current_block: int | None = None
+        """The block that `append` writes to."""
 
     @property
     def count(self) -> int:
@@ -136,6 +138,7 @@ class BlockWriter:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
+            # Both halves of a pair become one character, a single half becomes the replacement character.
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return text
 

@@ -43,7 +43,7 @@ _VENDOR_MODELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 # OpenRouter's routing suffixes choose a host but do not change the model (its page on model variants).
 _ROUTING = frozenset({"", "nitro", "floor", "exacto"})
-_FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
+_FREE = Price(Decimal(0), Decimal(0), cache_read=Decimal(0), cache_write=Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ def resolve(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> str |
     none has it. They may be empty. A model that only the Responses API serves resolves to `openai-responses` if that is
     among the providers.
     """
-    # Providers with the same rows in the table, such as "openai" and "openai-responses", are one host. The names of its
-    # models begin with the first of these providers.
+    # Providers with the same rows in the table, such as "openai" and "openai-responses", are one host. The returned
+    # names begin with the first of these providers.
     provider_of: dict[str, str] = {}
     for provider in providers:
         provider_of.setdefault(canonical_provider(provider), provider)
@@ -144,8 +144,8 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     facts = _shared_facts(rows, plain, spellings.get(plain, ()))
     if facts is None and provider == "bedrock" and (base := without_region(plain)) != plain:
         facts = _shared_facts(rows, base, spellings.get(base, ()))
-        # Prices differ between regions, limits do not.
-        return facts and replace(facts, price=None)
+        if facts is not None:
+            return replace(facts, price=None)  # prices differ between regions, limits do not
     return facts
 
 
@@ -233,10 +233,11 @@ def _count(value: object) -> int | None:
 def _price(values: object) -> Price | None:
     if not isinstance(values, list):
         return None
-    dollars = [None if text is None else Decimal(text) for text in values]
-    if dollars[0] is None or dollars[1] is None:
+    # In the order of the fields of `Price`.
+    input_price, output_price, cache_read, cache_write = (None if text is None else Decimal(text) for text in values)
+    if input_price is None or output_price is None:
         return None
-    return Price(dollars[0], dollars[1], dollars[2], dollars[3])
+    return Price(input_price, output_price, cache_read, cache_write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,21 +255,22 @@ class Correction:
         return replace(base, max_output_tokens=self.max_output_tokens or base.max_output_tokens)
 
 
-def _claude_4(output: int, prices: tuple[str, str, str, str]) -> ModelFacts:
-    price = Price(*(Decimal(text) for text in prices))
-    return ModelFacts(200_000, output, price, can_prefill=True, can_read_images=True, can_think=True)
+def _claude_4(max_output_tokens: int, price: Price) -> ModelFacts:
+    return ModelFacts(200_000, max_output_tokens, price, can_prefill=True, can_read_images=True, can_think=True)
 
 
-_OPUS_4 = _claude_4(32_000, ("15", "75", "1.5", "18.75"))
-_SONNET_4 = _claude_4(64_000, ("3", "15", "0.3", "3.75"))
+_OPUS_4 = _claude_4(32_000, Price(Decimal(15), Decimal(75), cache_read=Decimal("1.5"), cache_write=Decimal("18.75")))
+_SONNET_4 = _claude_4(64_000, Price(Decimal(3), Decimal(15), cache_read=Decimal("0.3"), cache_write=Decimal("3.75")))
+_O1_PREVIEW = ModelFacts(context_window=128_000, max_output_tokens=32_768, can_think=True)
+_O1_MINI = ModelFacts(context_window=128_000, max_output_tokens=65_536, can_think=True)
 _RETIRED_ROW = "no longer in the public table, still served in places; figures of Anthropic's model page"
 _GEMINI_2_5 = "the API counts the cap exclusively: it refuses 65,536 and accepts 65,535"
 _O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's model pages)"
 
 CORRECTIONS: Mapping[tuple[str, str], Correction] = {
     ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", max_output_tokens=16_384),
-    ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 32_768, can_think=True)),
-    ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 65_536, can_think=True)),
+    ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=_O1_PREVIEW),
+    ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=_O1_MINI),
     ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
     ("anthropic", "claude-opus-4"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
     ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", replacement=_OPUS_4),

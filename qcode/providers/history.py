@@ -195,6 +195,7 @@ class EncodedMessages:
         messages: Sequence[Message],
         variant: str,
         encode: Callable[[Sequence[Message], set[str]], Sequence[Json]],
+        *,
         limit: int | None = None,
     ) -> tuple[Sequence[Message], set[str]]:
         """Encode the messages whose encoding is final; return the other messages, and the call ids before them.

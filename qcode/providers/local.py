@@ -76,15 +76,16 @@ async def _find_or_empty(finder: Finder, address: str) -> str:
 async def _find_ollama(address: str) -> str:
     """Return the first model of an Ollama server that can call tools; Ollama reports the abilities of each model."""
     listed = object_in(await request_json(address, "/api/tags"))
-    names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
-    names = [name for name in names if is_for_chat(name)][:_MAX_QUERIED]
+    listed_names = (text_in(model.get("name")) for model in objects_in(listed.get("models")))
+    names = [name for name in listed_names if name and is_for_chat(name)][:_MAX_QUERIED]
     details = await asyncio.gather(*(_ollama_details(address, name) for name in names))
     for name, facts in zip(names, details, strict=True):
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
             return name
-    # An old server reports no abilities: use its first model. Newer servers list the abilities of every model.
-    return "" if any("capabilities" in facts for facts in details) else next(iter(names), "")
+    if any("capabilities" in facts for facts in details):
+        return ""
+    return next(iter(names), "")  # an old server reports no abilities: use its first model
 
 
 async def _ollama_details(address: str, name: str) -> JsonObject:
@@ -111,7 +112,8 @@ async def _find_lmstudio(address: str) -> str:
 async def _find_listed(address: str) -> str:
     """Return the first chat model of a server that does not report abilities."""
     models = objects_in(object_in(await request_json(address, "/v1/models")).get("data"))
-    return next((name for name in (text_in(model.get("id")) for model in models) if name and is_for_chat(name)), "")
+    names = (text_in(model.get("id")) for model in models)
+    return next((name for name in names if name and is_for_chat(name)), "")
 
 
 _FINDERS: Mapping[str, Finder] = {
@@ -242,7 +244,9 @@ class WindowQuery:
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
         entry = _find_entry(models, self._model, "id")
-        kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
+        # Without an entry for the model, any other entry names the owner, too.
+        owned_by = next((text_in(row.get("owned_by")) for row in (entry, *models) if row is not None), "")
+        kind = _OWNERS.get(owned_by, self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
         # An adapter is listed without a window; use the window of its base model.
@@ -296,8 +300,7 @@ def _find_entry(models: list[JsonObject], model: str, name: str) -> JsonObject |
     return next((row for row in models if text_in(row.get(name)) in names), None)
 
 
-_MAX_ANSWER = 1024 * 1024
-"""The maximum size of a response in bytes."""
+_MAX_RESPONSE_BYTES = 1024 * 1024
 
 
 async def request_json(
@@ -313,31 +316,31 @@ async def request_json(
     parts = urlsplit(address)
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("not a plain HTTP address")
-    content = json.dumps(body).encode() if body is not None else b""
+    request_body = json.dumps(body).encode() if body is not None else b""
     request_headers = {
         "Host": parts.netloc.rpartition("@")[2],
         "Accept": "application/json",
         "Connection": "close",
         **(headers or {}),
     }
-    if content:
-        request_headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    if request_body:
+        request_headers |= {"Content-Type": "application/json", "Content-Length": str(len(request_body))}
     method = "POST" if body is not None else "GET"
     head = write_head(method, f"{parts.path.rstrip('/')}{path}", request_headers, version="1.0")
     wire = await connect(parts.hostname, parts.port or 80, tls=None, limit=None)
     try:
-        wire.send(head + content)
-        reader, answer = ResponseReader(), bytearray()
+        wire.send(head + request_body)
+        reader, content = ResponseReader(), bytearray()
         while not reader.is_done:
             if data := await wire.read():
-                answer += reader.feed(data)
+                content += reader.feed(data)
             else:
                 reader.close()
             if reader.status not in (0, 200):
                 raise ValueError("not a 200")
-            if len(answer) > _MAX_ANSWER:
+            if len(content) > _MAX_RESPONSE_BYTES:
                 raise ValueError("the response is too long")
     finally:
         wire.abort()
-    value: Json = json.loads(answer)
+    value: Json = json.loads(content)
     return value

@@ -35,6 +35,7 @@ _NAMED_WAIT = re.compile(
 _DAY = re.compile(r"per[ _-]?day\b|perday|(?<![a-z])daily(?![a-z])|\b[rt]pd\b", re.IGNORECASE)
 _MINUTE = re.compile(r"per[ _-]?minute\b|perminute|\b[rt]pm\b", re.IGNORECASE)
 _PLAN = re.compile(r"usage limit|\bweekly\b|\bmonthly\b", re.IGNORECASE)
+_ANTHROPIC_BUDGET_HEADER, _OPENAI_BUDGET_HEADER = "anthropic-ratelimit-{budget}-{field}", "x-ratelimit-{field}-{budget}"
 _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
@@ -63,12 +64,11 @@ def read_reset(
     period = _period(headers, error, message, quota_ids)
     # With its limit per day, Gemini also sends a `retryDelay`, which is sometimes correct and sometimes 38 seconds.
     is_per_day = period == "day" and bool(quota_ids)
-    waits = (
-        iter([_until_midnight_pacific(server_time)])
-        if is_per_day
-        else _possible_waits(headers, error, message, server_time)
-    )
-    after = next((wait for wait in waits if wait >= 0), None)
+    if is_per_day:
+        after: float | None = _until_midnight_pacific(server_time)
+    else:
+        waits = _possible_waits(headers, error, message, server_time)
+        after = next((wait for wait in waits if wait >= 0), None)
     return Reset(after, _unix_time(now, after), period)
 
 
@@ -135,16 +135,17 @@ def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator
     is 179.56 s, whatever the reset of the tokens.
     """
     waits: list[float] = []
-    for prefix, suffix in (("anthropic-ratelimit-{}-", ""), ("x-ratelimit-", "-{}")):
+    for template in (_ANTHROPIC_BUDGET_HEADER, _OPENAI_BUDGET_HEADER):
         for budget in _BUDGETS:
-            remaining = headers.get((prefix + "remaining" + suffix).format(budget))
-            reset = headers.get((prefix + "reset" + suffix).format(budget), "")
-            if not reset or (remaining is not None and _seconds(remaining) != 0):
+            remaining = headers.get(template.format(budget=budget, field="remaining"))
+            reset = headers.get(template.format(budget=budget, field="reset"), "")
+            # Without `remaining`, only a reset in the style of OpenAI is of an exhausted budget.
+            is_exhausted = template == _OPENAI_BUDGET_HEADER if remaining is None else _seconds(remaining) == 0
+            if not reset or not is_exhausted:
                 continue
             date = _date(reset)
             wait = _duration(reset) if date is None else (date - server_time).total_seconds()
-            # Without `remaining`, only a reset in the style of OpenAI (with a suffix) is of an exhausted budget.
-            if wait is not None and wait > 0 and (remaining is not None or suffix):
+            if wait is not None and wait > 0:
                 waits.append(wait)
     if waits:
         yield max(waits)
@@ -166,7 +167,8 @@ def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_i
 def _wait_seconds(match: re.Match[str]) -> float | None:
     if match["short"]:
         return _duration(match["short"])
-    return float(match["number"]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match["unit"][0].lower()]
+    unit = match["unit"][0].lower()  # `minutes` becomes `m`
+    return float(match["number"]) * _UNITS[unit]
 
 
 def _duration(text: str) -> float | None:
@@ -209,7 +211,7 @@ def _seconds(value: Json) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if -float("inf") < number < float("inf") else None
+    return number if math.isfinite(number) else None
 
 
 def _date(text: str) -> datetime | None:

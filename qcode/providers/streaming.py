@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 """A larger stream is an error."""
 
-_MODEL_LIST_LIMIT_S = 30.0
+SMALL_REQUEST_LIMIT_S = 30.0
+"""The time limit for a list of models, or for the check of a key."""
 _DRAIN_LIMIT_S = 0.05
 """How long the end of the body is awaited after the last event, so that the connection can be reused."""
 
 ClientT = TypeVar("ClientT")
+ResultT = TypeVar("ResultT")
 
 _log = logging.getLogger(__name__)
 
@@ -305,17 +307,16 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the sorted names of the models that the host serves. Raise `ProviderError`."""
-        return tuple(sorted(set(await self._list_within_limit(self._list_models))))
+        return tuple(sorted(set(await self._send_small(self._list_models))))
 
-    async def _list_within_limit(self, send: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+    async def _send_small(self, send: Callable[[ClientT], Awaitable[ResultT]]) -> ResultT:
         """Return the result of `send`, a small request. Raise `ProviderError` if it fails or takes too long."""
         try:
-            async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
+            async with asyncio.timeout(SMALL_REQUEST_LIMIT_S):
                 return await send(await self._open_client())
         except TimeoutError as error:
-            raise ProviderError(
-                ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"
-            ) from error
+            message = f"{self.name} did not answer within {SMALL_REQUEST_LIMIT_S:g} s"
+            raise ProviderError(ErrorKind.TIMEOUT, message) from error
         except (ProviderError, asyncio.CancelledError):
             raise
         except self._all_errors() as error:

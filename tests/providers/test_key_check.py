@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from qcode.agent.keys.connect import KeyVerdict, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.providers import streaming
 from qcode.providers.connection import Timeouts
+from qcode.providers.openai.client import OpenAIChatProvider
 from qcode.providers.registry import PROVIDERS, connect
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 
@@ -46,6 +49,17 @@ def test_key_is_checked_by_another_request_if_models_are_public() -> None:
         # The fake serves nothing there; the test is that the model list alone does not accept the key.
         assert checked("openrouter", server.base_url, key_path=PROVIDERS["openrouter"].key_path).verdict == "unknown"
         assert checked("openrouter", server.base_url).verdict == "accepted"
+
+
+def test_key_check_that_takes_too_long_says_nothing_about_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "SMALL_REQUEST_LIMIT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        provider = connect(PROVIDERS["openrouter"], base_url=address, api_key=KEY)
+        assert isinstance(provider, OpenAIChatProvider)
+        with pytest.raises(ProviderError, match=r"^openrouter did not answer within 0\.1 s$") as failure:
+            asyncio.run(provider.check_path("key"))
+    assert failure.value.kind is ErrorKind.TIMEOUT
 
 
 class Failing:

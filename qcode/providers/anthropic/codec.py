@@ -71,7 +71,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        unsettled, used_ids = encoded.encode_settled(unsettled, "", partial(_encode_settled, encoded))
+        unsettled, used_ids = encoded.encode_settled(unsettled, variant="", encode=partial(_encode_settled, encoded))
     api_messages = _messages(normalize_messages(unsettled, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
         _strip_prefill(api_messages[-1])
@@ -100,10 +100,9 @@ def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: boo
     api_messages: list[JsonObject] = []
     for index, message in enumerate(messages):
         is_last = has_end and index == len(messages) - 1
-        encode_one = (
-            partial(_user, message) if message.role == "user" else partial(_assistant, message, is_last=is_last)
-        )
-        content = list(encoded.encode_once(message, encode_one, "last" if is_last else ""))
+        is_user = message.role == "user"
+        encode_one = partial(_user, message) if is_user else partial(_assistant, message, is_last=is_last)
+        content = list(encoded.encode_once(message, encode_one, variant="last" if is_last else ""))
         if not content:
             if message.role == "assistant":
                 continue
@@ -148,10 +147,8 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
                 if text.strip():
                     content.append({**_text(text), **_citations(block)})
             case Reasoning() if search_item := _search_part(block):
-                if (
-                    text_in(search_item.get("id")) in sendable_ids
-                    or text_in(search_item.get("tool_use_id")) in sendable_ids
-                ):
+                item_ids = {text_in(search_item.get("id")), text_in(search_item.get("tool_use_id"))}
+                if item_ids & sendable_ids:
                     content.append(search_item)
             case Reasoning():
                 if (thinking := _signed_thinking(block)) is not None:
@@ -351,6 +348,7 @@ class AnthropicDecoder(EndState):
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
         stop = normalize_stop(STOPS, raw, has_calls=self._call_count > 0)
+        # Calls whose block did not end, and whose arguments came with its start.
         unfinished = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
         return [*unfinished, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
@@ -391,10 +389,11 @@ class AnthropicDecoder(EndState):
         if opaque_fields:
             self._opaque_fields[index] = opaque_fields
         text = text_in(block.get("text")) or text_in(block.get("thinking"))
-        # Reasoning may have no text (redacted, or not shown); an empty delta announces the block.
-        return self._blocks.write(number, text) or (
-            self._blocks.announce(number) if kind is BlockKind.REASONING else []
-        )
+        events = self._blocks.write(number, text)
+        if not events and kind is BlockKind.REASONING:
+            # Reasoning may have no text (redacted, or not shown); an empty delta announces the block.
+            return self._blocks.announce(number)
+        return events
 
     def _call_start(self, index: int, block: JsonObject) -> list[ReplyEvent]:
         name = text_in(block.get("name"))
@@ -482,11 +481,17 @@ class AnthropicDecoder(EndState):
                 self._counts[name] = count
         thinking = count_in(object_in(usage.get("output_tokens_details")).get("thinking_tokens"))
         self._counts["thinking"] = self._counts.get("thinking") if thinking is None else thinking
-        counts = self._counts.get
-        read, write = counts("cache_read_input_tokens"), counts("cache_creation_input_tokens")
-        uncached = counts("input_tokens")
-        total = None if uncached is None else sum_of(uncached, read, write)
-        return [UsageReported(Usage(total, counts("output_tokens"), read, write, counts("thinking")))]
+        cache_read = self._counts.get("cache_read_input_tokens")
+        cache_write = self._counts.get("cache_creation_input_tokens")
+        uncached = self._counts.get("input_tokens")
+        usage_so_far = Usage(
+            input=None if uncached is None else sum_of(uncached, cache_read, cache_write),
+            output=self._counts.get("output_tokens"),
+            cache_read=cache_read,
+            cache_write=cache_write,
+            reasoning=self._counts.get("thinking"),
+        )
+        return [UsageReported(usage_so_far)]
 
 
 def _is_hosted(block: JsonObject) -> bool:

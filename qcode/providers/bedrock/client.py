@@ -28,7 +28,7 @@ from qcode.providers.errors import error_of_response, with_origin
 from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, run_in_thread, silence_loggers
 from qcode.providers.streaming import SdkProvider
-from qcode.text.json import JsonObject, objects_in, text_in
+from qcode.text.json import JsonObject, object_in, objects_in, text_in
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -293,11 +293,10 @@ def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime)
 
 def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: datetime) -> ProviderError:
     """Convert a `ClientError`: a response with an error status, already read by the SDK."""
-    error, meta = response.get("Error"), response.get("ResponseMetadata")
-    error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}
-    status, headers = meta.get("HTTPStatusCode"), meta.get("HTTPHeaders")
-    texts = {name: str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
+    error, meta = object_in(response.get("Error")), object_in(response.get("ResponseMetadata"))
+    status = meta.get("HTTPStatusCode")
+    headers = {name: str(value) for name, value in object_in(meta.get("HTTPHeaders")).items()}
     if isinstance(request_id := meta.get("RequestId"), str):
-        texts.setdefault("x-amzn-requestid", request_id)
+        headers.setdefault("x-amzn-requestid", request_id)
     content = json.dumps({"__type": error.get("Code"), "message": error.get("Message")}).encode()
-    return error_of_response(origin, status if isinstance(status, int) else 500, texts, content, now=now)
+    return error_of_response(origin, status if isinstance(status, int) else 500, headers, content, now=now)

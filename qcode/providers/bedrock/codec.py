@@ -37,7 +37,7 @@ from qcode.text.json import Json, JsonObject, count_in, object_in, parse_object,
 
 PROTOCOL = "bedrock"
 
-MAX_CALL_ID = 64
+_MAX_CALL_ID_CHARS = 64
 
 # According to the API reference, only Nova and Claude accept `status` and images in results.
 _RICH_RESULT_MODEL = re.compile(r"anthropic|claude|nova")
@@ -54,13 +54,16 @@ _EMPTY_RESULT = "(no output)"
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. With `encoded`, `encoded.body` adds the messages whose encoding is final."""
     name = request.model.lower()
-    is_caching, is_rich = _CACHING_MODEL.search(name) is not None, _RICH_RESULT_MODEL.search(name) is not None
+    is_caching = _CACHING_MODEL.search(name) is not None
+    is_rich = _RICH_RESULT_MODEL.search(name) is not None
     unsettled: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        unsettled, used_ids = encoded.encode_settled(unsettled, f"{is_rich}", partial(_messages, is_rich))
-    api_messages = _messages(is_rich, unsettled, used_ids)
+        unsettled, used_ids = encoded.encode_settled(
+            unsettled, variant=f"{is_rich}", encode=partial(_messages, is_rich=is_rich)
+        )
+    api_messages = _messages(unsettled, used_ids, is_rich=is_rich)
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
         _strip_prefill(api_messages[-1])
     if is_caching:
@@ -76,7 +79,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
+def _messages(messages: Sequence[Message], used_ids: set[str], *, is_rich: bool) -> list[JsonObject]:
     """Return messages in the form of the API. If `is_rich`, results may have a status and images."""
     api_messages: list[JsonObject] = []
     for message in normalize_messages(messages, _call_id, used_ids):
@@ -214,7 +217,7 @@ def _image(image: Image) -> JsonObject:
 
 
 def _call_id(call_id: str) -> str:
-    return fit_call_id(call_id, max_length=MAX_CALL_ID)
+    return fit_call_id(call_id, max_length=_MAX_CALL_ID_CHARS)
 
 
 _log = logging.getLogger(__name__)
@@ -354,7 +357,8 @@ class BedrockDecoder(EndState):
         if number is None:
             return []
         opaque_fields = self._opaque_fields.pop(index, {})
-        return self._blocks.end(number, Opaque(PROTOCOL, json.dumps(opaque_fields)) if opaque_fields else None)
+        opaque = Opaque(PROTOCOL, json.dumps(opaque_fields)) if opaque_fields else None
+        return self._blocks.end(number, opaque)
 
 
 def _usage_in(usage: JsonObject) -> list[ReplyEvent]:
@@ -375,7 +379,7 @@ def _usage_in(usage: JsonObject) -> list[ReplyEvent]:
         )
         if cached > input_tokens or has_large_total:
             input_tokens += cached
-    return [UsageReported(Usage(input_tokens, output_tokens, read, write))]
+    return [UsageReported(Usage(input_tokens, output_tokens, cache_read=read, cache_write=write))]
 
 
 def _index(body: JsonObject) -> int:

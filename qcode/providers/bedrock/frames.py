@@ -55,7 +55,8 @@ class FrameParser:
     def _read_prelude(self, start: int) -> tuple[int, int]:
         """Return the size of the message at `start`, and of its headers. Raise `ProviderError` if one is invalid."""
         size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
-        if crc32(self._data[start : start + 8]) != checksum or not _MIN_MESSAGE_BYTES + headers_size <= size:
+        checked = self._data[start : start + _PRELUDE.size - _CHECKSUM.size]
+        if crc32(checked) != checksum or size < _MIN_MESSAGE_BYTES + headers_size:
             raise self._corruption_error()
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
@@ -66,7 +67,8 @@ class FrameParser:
 
     def _read_message(self, message: bytes, headers_size: int) -> SseEvent:
         """Return the event in a complete message. Raise `ProviderError` if the message is corrupted."""
-        if crc32(message[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(message, len(message) - _CHECKSUM.size)[0]:
+        (checksum,) = _CHECKSUM.unpack(message[-_CHECKSUM.size :])
+        if crc32(message[: -_CHECKSUM.size]) != checksum:
             raise self._corruption_error()
         end = _PRELUDE.size + headers_size
         try:

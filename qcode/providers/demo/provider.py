@@ -54,7 +54,7 @@ DEMO_FACTS = ModelFacts(
     can_prefill=False,
     can_think=True,
 )
-"""The facts of `demo/demo` in the catalog. Without `prefill`, qcode sends its resume message instead of a prefill."""
+"""The facts of `demo/demo` in the catalog. Without `can_prefill`, qcode sends its resume message, not a prefill."""
 
 _PACE_S = 0.01
 """The pause before each chunk."""
@@ -104,7 +104,8 @@ class DemoProvider:
             for text in slices(body_of(block), chunk_size):
                 await self._sleep(self._pace)
                 yield _delta(number, block, text)
-            if not (is_cut and number == len(cut) - 1 and body_of(block) != body_of(script[number])):
+            is_complete = body_of(block) == body_of(script[number])
+            if is_complete or not is_cut or number < len(cut) - 1:
                 yield BlockEnded(number)
         yield UsageReported(usage)
         stop = _stop(cut, is_cut=is_cut)

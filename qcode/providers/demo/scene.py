@@ -95,7 +95,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     messages = list(request.messages)
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
-    partial, is_typed = _pop_partial(messages, bool(tails)) if may_resume else (None, False)
+    partial, is_typed = _pop_partial(messages, is_repair=bool(tails)) if may_resume else (None, False)
     start = max((index for index, message in enumerate(messages) if _is_prompt(message)), default=0)
     turn = messages[start:]
     return Scene(
@@ -115,7 +115,7 @@ def paragraphs(text: str) -> list[str]:
     return [paragraph.strip() for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip()]
 
 
-def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
+def _pop_partial(messages: list[Message], *, is_repair: bool) -> tuple[str | None, bool]:
     """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`.
 
     Return that text, None if there is none, and whether the user typed the request to continue. If

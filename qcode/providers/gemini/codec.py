@@ -79,12 +79,13 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     if encoded is not None:
         encoded.begin()
         unsettled, used_ids = encoded.encode_settled(
-            unsettled, f"{wants_signatures}", partial(_contents, wants_signatures)
+            unsettled, variant=f"{wants_signatures}", encode=partial(_contents, wants_signatures=wants_signatures)
         )
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking
-    body: JsonObject = {"contents": _contents(wants_signatures, unsettled, used_ids), "generationConfig": config}
+    contents = _contents(unsettled, used_ids, wants_signatures=wants_signatures)
+    body: JsonObject = {"contents": contents, "generationConfig": config}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
     if request.tools and (request.allows_calls or has_calls(request)):
@@ -93,20 +94,20 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
             for tool in local_tools(request)
         ]
         tools: list[Json] = [{"functionDeclarations": declared}]
+        tool_config: JsonObject = {}
         if wants_search(request):
             tools.append({"googleSearch": {}})
-        body["tools"] = tools
-        if wants_search(request):
             # Without this setting, the API accepts either searches or functions, not both.
-            body["toolConfig"] = {"includeServerSideToolInvocations": True}
+            tool_config["includeServerSideToolInvocations"] = True
         if not request.allows_calls:
-            tool_config = body.get("toolConfig")
-            mode: JsonObject = {"functionCallingConfig": {"mode": "NONE"}}
-            body["toolConfig"] = {**tool_config, **mode} if isinstance(tool_config, dict) else mode
+            tool_config["functionCallingConfig"] = {"mode": "NONE"}
+        body["tools"] = tools
+        if tool_config:
+            body["toolConfig"] = tool_config
     return body
 
 
-def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
+def _contents(messages: Sequence[Message], used_ids: set[str], *, wants_signatures: bool) -> list[Json]:
     """Return messages in the form of the API. If `wants_signatures`, a call requires a signature (generation 3)."""
     contents: list[JsonObject] = []
     names: dict[str, str] = {}
@@ -188,13 +189,17 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
 
 def _search_part(opaque: Opaque | None) -> JsonObject:
     """Return a part of a web search in its original form, empty for any other opaque data."""
-    return search_item_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
+    return search_item_in(_opaque_fields(opaque))
 
 
 def _signature(opaque: Opaque | None) -> str:
+    return text_in(_opaque_fields(opaque).get("thoughtSignature"))
+
+
+def _opaque_fields(opaque: Opaque | None) -> JsonObject:
     if opaque is None or opaque.source != PROTOCOL:
-        return ""
-    return text_in((parse_object(opaque.data) or {}).get("thoughtSignature"))
+        return {}
+    return parse_object(opaque.data) or {}
 
 
 def _result(result: ToolResult, name: str) -> JsonObject:

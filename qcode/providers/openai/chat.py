@@ -86,7 +86,10 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
         limit = start_of_tool_loop(unsettled) if quirks.echoes_reasoning else None
         encoded.begin(api_messages)
         unsettled, used_ids = encoded.encode_settled(
-            unsettled, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
+            unsettled,
+            variant=request.model,
+            encode=partial(_encode_settled, quirks, encoded, request.model),
+            limit=limit,
         )
         api_messages = []
     messages = _alternating_messages(unsettled, quirks, used_ids)
@@ -125,14 +128,12 @@ def _encode_message(
     message: Message, quirks: ChatQuirks, encoded: EncodedMessages, model: str, *, echoes_reasoning: bool
 ) -> list[Json]:
     if message.role == "user":
-        return encoded.encode_once(message, partial(_user, message, quirks), model)
+        return encoded.encode_once(message, partial(_user, message, quirks), variant=model)
     return encoded.encode_once(
-        message, partial(_assistant_items, message, quirks, echoes_reasoning), f"{model} {echoes_reasoning}"
+        message,
+        lambda: [_assistant(message, quirks, echoes_reasoning=echoes_reasoning)],
+        variant=f"{model} {echoes_reasoning}",
     )
-
-
-def _assistant_items(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
-    return [_assistant(message, quirks, echoes_reasoning=echoes_reasoning)]
 
 
 def _has_content(message: Message) -> bool:
@@ -308,10 +309,11 @@ class CallDeltas:
             return None if is_other else same_id
         if call_id and name:
             return None
-        call = self._last if index is None else self._by_index.get(index, self._last if not name else None)
-        if call is not None and name and (name != call.name or call.is_closed):
-            return None
-        return call
+        call = self._last if index is None else self._by_index.get(index)
+        if not name:
+            return call or self._last
+        is_continued = call is not None and name == call.name and not call.is_closed
+        return call if is_continued else None
 
     def _begin(
         self, call_id: str, index: int | None, name: str, response_id: str
@@ -367,11 +369,9 @@ class ChatDecoder(EndState):
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:
         super().__init__()
-        names = ("reasoning_content", "reasoning")
-        reasoning_field = quirks.reasoning_field if quirks else ""
-        self._reasoning_fields = (
-            (reasoning_field, *names) if reasoning_field and reasoning_field not in names else names
-        )
+        self._reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
+        if quirks is not None and quirks.reasoning_field not in ("", *self._reasoning_fields):
+            self._reasoning_fields = (quirks.reasoning_field, *self._reasoning_fields)
         self._blocks = BlockWriter()
         self._calls = CallDeltas(self._blocks, tag=tag)
         self._response_id = ""

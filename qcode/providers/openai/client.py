@@ -81,12 +81,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
     async def check_path(self, path: str) -> None:
         """Request `path` below the base URL to check the key; raise `ProviderError` if it is rejected."""
-
-        async def get(client: AsyncOpenAI) -> list[str]:
-            await client.get(path, cast_to=object)
-            return []
-
-        await self._list_within_limit(get)
+        await self._send_small(lambda client: client.get(path, cast_to=object))
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError

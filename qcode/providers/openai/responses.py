@@ -58,7 +58,7 @@ PROTOCOL = "openai-responses"
 MIN_OUTPUT_TOKENS = 16
 """The smallest `max_output_tokens` that the API accepts."""
 
-MAX_CALL_ID = 64
+_MAX_CALL_ID_CHARS = 64
 
 # OpenAI's models without reasoning reject every field about reasoning; models of other hosts are unknown.
 _PLAIN_MODEL = lazy_pattern(r"(?:^|/)(?:gpt-[34]|chatgpt|gpt-\d[\w.]*-chat|davinci|babbage)|search-(?:preview|api)")
@@ -75,7 +75,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        unsettled, used_ids = encoded.encode_settled(unsettled, "", _input)
+        unsettled, used_ids = encoded.encode_settled(unsettled, variant="", encode=_input)
     body: JsonObject = {
         "model": request.model,
         "input": _input(unsettled, used_ids) or [_user_message([_text(_EMPTY)])],
@@ -174,7 +174,9 @@ def _phase(opaque: Opaque | None) -> JsonObject:
 
 
 def _opaque_fields(opaque: Opaque | None) -> JsonObject:
-    return parse_object(opaque.data) or {} if opaque is not None and opaque.source == PROTOCOL else {}
+    if opaque is None or opaque.source != PROTOCOL:
+        return {}
+    return parse_object(opaque.data) or {}
 
 
 def _result(result: ToolResult) -> JsonObject:
@@ -216,7 +218,7 @@ def _tool(tool: ToolSpec) -> JsonObject:
 
 
 def _call_id(call_id: str) -> str:
-    return fit_call_id(call_id, max_length=MAX_CALL_ID)
+    return fit_call_id(call_id, max_length=_MAX_CALL_ID_CHARS)
 
 
 _log = logging.getLogger(__name__)
@@ -307,6 +309,7 @@ class ResponsesDecoder:
     def feed(self, event: JsonObject) -> list[ReplyEvent]:
         kind = text_in(event.get("type"))
         if kind == "error" or event.get("error"):
+            # An event of type `error` has the fields of an error itself.
             raise _error(event if "error" in event else {"error": event})
         if kind in _START_EVENTS:
             return self._start(object_in(event.get("response")))
@@ -439,6 +442,7 @@ class ResponsesDecoder:
 
 
 def _error(event: JsonObject) -> ProviderError:
+    """Convert an object with an `error`."""
     body = read_object(event)
     if body.code in REFUSED:
         return ProviderError(ErrorKind.BAD_REQUEST, body.message, code=body.code, param=body.param or None)

@@ -152,7 +152,8 @@ def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError 
     from google.auth import exceptions
 
     if isinstance(error, exceptions.RefreshError):
-        text = f"{connection.name}: Google Cloud refused the credentials ({_first_line(error)[:200]}); {_advice(connection)}"
+        reason = _first_line(error)[:200]
+        text = f"{connection.name}: Google Cloud refused the credentials ({reason}); {_advice(connection)}"
         return ProviderError(ErrorKind.AUTH, text)
     if isinstance(error, exceptions.TransportError):
         reason = str(error).partition("\n")[0][:200]
