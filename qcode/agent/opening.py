@@ -138,12 +138,13 @@ class AgentParts:
         if not program_hooks and not settings.has_any:
             return ()
         from qcode.agent.hooks.connect import connect_hooks
+        from qcode.agent.hooks.session import SessionFacts
 
         source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
         hooks, problems = connect_hooks(
             self.context,
             program_hooks,
-            lambda: (conversation.session_id, conversation.mode, conversation.model),
+            lambda: SessionFacts(conversation.session_id, conversation.mode, conversation.model),
             scratch=lambda: scratch.path,
             redact=self.redact,
             source=source,

@@ -267,9 +267,8 @@ def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
     if len(data) <= max_bytes:
         return data, len(data)
     prefix = data[:max_bytes]
-    return prefix[: prefix.rfind(b"\n") + 1] or prefix.decode("utf-8", "ignore").encode(), max(
-        status.st_size, len(data)
-    )
+    whole_lines = prefix[: prefix.rfind(b"\n") + 1]
+    return whole_lines or prefix.decode("utf-8", "ignore").encode(), max(status.st_size, len(data))
 
 
 def _attribute(text: str) -> str:

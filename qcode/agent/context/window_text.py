@@ -31,8 +31,8 @@ def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
         f"{percent_text(report.used, report.window)}, {counted}{note}",
         "",
         *(
-            f"{name:<{_NAME_CELLS}} {tokens_text(size):>6}  {percent_text(size, report.window):>4}"
-            for name, size in rows
+            f"{name:<{_NAME_CELLS}} {tokens_text(tokens):>6}  {percent_text(tokens, report.window):>4}"
+            for name, tokens in rows
         ),
         "",
         *advice(report),

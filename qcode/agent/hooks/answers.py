@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from qcode.agent.hooks.events import EVENTS, EventSpec, Handler, OnFailure
@@ -25,7 +25,7 @@ BLOCKING_EXIT = 2
 MAX_FAILURE_CHARS = 400
 """The maximum number of characters of the reason of a failure."""
 _MAX_REASON_CHARS = MAX_FAILURE_CHARS - 50
-_ORDER: Mapping[HookDecision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
+_STRICTNESS: Mapping[HookDecision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _ON_FAILURE: Mapping[OnFailure, HookDecision] = {"ask": "ask", "block": "deny", "go-on": ""}
 _PERMISSIONS: Mapping[str, HookDecision] = {
     "allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask", "approve": "allow", "block": "deny",
@@ -54,7 +54,7 @@ class HookAnswer:
     """A denial also ends the turn."""
     failure: str = ""
     """Why the handler failed, in one line; empty if it did not fail."""
-    failures: tuple[str, ...] = field(default=())
+    failures: tuple[str, ...] = ()
     """Lines for the user about the handlers that failed."""
 
 
@@ -103,7 +103,7 @@ def _blocking_answer(event_spec: EventSpec, parsed: HookAnswer | None, message: 
     """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
     answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
     if not event_spec.can_block:
-        return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
+        return replace(answer, messages=(*answer.messages, message)) if message else answer
     reason = message or answer.reason
     return replace(answer, decision="deny", reason=reason, input=None)
 
@@ -146,7 +146,7 @@ def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
         messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
         event_output = {}
     answer = HookAnswer(
-        stops_turn=_flag(values, "continue", default=True) is False,
+        stops_turn=not _flag(values, "continue", default=True),
         stop_reason=_text(values, "stopReason"),
         messages=tuple(filter(None, messages)),
     )
@@ -248,26 +248,26 @@ def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
     If two answers replace the input differently, that is a failure, and the call asks.
     """
     decisions = [answer.decision for answer in answers]
-    decision: HookDecision = max(decisions, key=lambda decision: _ORDER[decision], default="")
+    decision: HookDecision = max(decisions, key=lambda decision: _STRICTNESS[decision], default="")
     deciding = [answer for answer in answers if answer.decision == decision and decision]
     inputs = [answer.input for answer in answers if answer.input is not None]
     failures = tuple(line for answer in answers for line in answer.failures)
-    updated = inputs[0] if inputs else None
-    if any(other != updated for other in inputs):
+    updated_input = inputs[0] if inputs else None
+    if any(other != updated_input for other in inputs):
         line = "Two hooks replaced the input of the call differently; neither is used."
-        failures, updated = (*failures, line), None
-        if _ORDER[decision] < _ORDER["ask"]:
+        failures, updated_input = (*failures, line), None
+        if _STRICTNESS[decision] < _STRICTNESS["ask"]:
             decision, deciding = "ask", [HookAnswer("ask", line)]
     stopping = next((answer for answer in answers if answer.stops_turn), None)
     return HookAnswer(
-        decision,
-        "\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
-        updated,
-        next((answer.output for answer in answers if answer.output is not None), None),
-        tuple(text for answer in answers for text in answer.context),
-        tuple(text for answer in answers for text in answer.messages),
-        stopping is not None,
-        "" if stopping is None else stopping.stop_reason,
-        any(answer.interrupts_turn for answer in answers),
+        decision=decision,
+        reason="\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
+        input=updated_input,
+        output=next((answer.output for answer in answers if answer.output is not None), None),
+        context=tuple(text for answer in answers for text in answer.context),
+        messages=tuple(text for answer in answers for text in answer.messages),
+        stops_turn=stopping is not None,
+        stop_reason="" if stopping is None else stopping.stop_reason,
+        interrupts_turn=any(answer.interrupts_turn for answer in answers),
         failures=failures,
     )

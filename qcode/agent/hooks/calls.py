@@ -148,7 +148,7 @@ class CallHooks:
 
         inputs = []
         for call in to_claude(name, arguments, self._folder, servers):
-            names = claude_names(name, servers) if not call.is_patch_part else (call.name,)
+            names = (call.name,) if call.is_patch_part else claude_names(name, servers)
             fields: JsonObject = {
                 "tool_name": call.name,
                 "tool_input": call.input,

@@ -13,14 +13,13 @@ from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import SessionFacts, SessionHooks
 from qcode.agent.hooks.sources import configured_hooks
 from qcode.agent.options import RunContext
-from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import UsageError
 
 
 def connect_hooks(
     context: RunContext,
     program_hooks: Mapping[str, Sequence[Hook]],
-    facts: Callable[[], tuple[str, ApprovalMode, str]],
+    facts: Callable[[], SessionFacts],
     *,
     scratch: Callable[[], Path],
     redact: Callable[[str], str],
@@ -28,14 +27,15 @@ def connect_hooks(
 ) -> tuple[SessionHooks | None, tuple[str, ...]]:
     """Return the hooks of a session, None without hooks, and a line for each hook that cannot be used.
 
-    `facts` returns the id, mode and model of the session; `source` is `startup`, `resume` or `fork`. Raise `UsageError`
-    for an invalid hook of the program.
+    `facts` returns the current state of the session; `source` is `startup`, `resume` or `fork`. Raise `UsageError` for
+    an invalid hook of the program.
     """
     configured = configured_hooks(context)
     try:
         program_handlers = [program_handler(event, hook) for event, hooks in program_hooks.items() for hook in hooks]
     except (ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"hooks: {error}") from None
+    # In the order of `HookRunner`.
     handlers = [handler for handler in configured.handlers if handler.origin != "project"]
     handlers += program_handlers
     handlers += [handler for handler in configured.handlers if handler.origin == "project"]
@@ -44,7 +44,7 @@ def connect_hooks(
     runner = HookRunner(handlers, folder=context.folder, root=context.root, environment=context.env)
     hooks = SessionHooks(
         runner,
-        lambda: SessionFacts(*facts()),
+        facts,
         state_dir=context.paths.state_dir,
         folder=context.folder,
         scratch=scratch,

@@ -26,6 +26,7 @@ END_TIMEOUT_S = 1.5
 """The default time limit of a handler of SessionEnd. They run concurrently, so it is the limit of all together."""
 MAX_END_TIMEOUT_S = 60.0
 """The maximum time limit of a handler of SessionEnd."""
+_MAX_COMMAND_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class EventSpec:
     """The default decision if a handler fails."""
 
 
-_EVENT_SPECS = {
+EVENTS: Mapping[str, EventSpec] = {
     "SessionStart": EventSpec(can_block=False, text_is_context=True, has_context=True),
     "UserPromptSubmit": EventSpec(
         text_is_context=True, has_context=True, timeout_s=PROMPT_TIMEOUT_S, on_failure="block"
@@ -62,7 +63,6 @@ _EVENT_SPECS = {
     "PostCompact": EventSpec(can_block=False),
     "SessionEnd": EventSpec(can_block=False, timeout_s=END_TIMEOUT_S),
 }
-EVENTS: Mapping[str, EventSpec] = _EVENT_SPECS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ def program_handler(event: str, hook: Hook) -> Handler:
 
         raise ValueError(f"unknown hook event {quoted(event)}; {nearest_hint(event, EVENTS)}")
     return Handler(
-        event,
-        hook.matcher,
-        hook.function,
-        event_spec.timeout_s if hook.timeout is None else hook.timeout,
-        hook.on_failure or event_spec.on_failure,
-        "program",
-        hook.may_allow,
+        event=event,
+        matcher=hook.matcher,
+        run=hook.function,
+        timeout_s=event_spec.timeout_s if hook.timeout is None else hook.timeout,
+        on_failure=hook.on_failure or event_spec.on_failure,
+        origin="program",
+        may_allow=hook.may_allow,
         label=getattr(hook.function, "__qualname__", type(hook.function).__name__),
     )
 
@@ -171,7 +171,7 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
             args = hook.fields.get("args")
             command = hook.fields.get("command") or hook.fields.get("type") or "?"
             words = [command, *(args if isinstance(args, list) else ())]
-            command = visible_line(" ".join(map(str, words)), 400)
+            command = visible_line(" ".join(map(str, words)), _MAX_COMMAND_CHARS)
             rows.append((f"hook {visible(hook.event)}", f"runs {command} if hooks.claude is on ({name})"))
     return rows
 
@@ -189,5 +189,5 @@ def _settings_rows(root: Path) -> list[tuple[str, str]]:
             if isinstance(hook, dict):
                 argv = hook.get("argv")
                 command = hook.get("command") or " ".join(map(str, argv if isinstance(argv, list) else ()))
-                rows.append((f"hook {visible(event)}", f"runs {visible_line(str(command), 400)}"))
+                rows.append((f"hook {visible(event)}", f"runs {visible_line(str(command), _MAX_COMMAND_CHARS)}"))
     return rows

@@ -148,7 +148,7 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
     if action is None:
         return None
     if action == "shell":
-        return _shell(event, tool_input)
+        return _with_command(event, tool_input)
     if action == "patch":
         return replace(
             event, calls=tuple(("write", path) for path in _patched_paths(_text(tool_input, "command", "input")))
@@ -177,7 +177,7 @@ def _parse_event(data: bytes) -> JsonObject:
     return values
 
 
-def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
+def _with_command(event: HookEvent, tool_input: JsonObject) -> HookEvent:
     """Return the event with the command of a shell call."""
     command = _text(tool_input, "command")
     folder = next((tool_input[key] for key in _FOLDER_FIELDS if tool_input.get(key)), None)
@@ -215,8 +215,8 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[EventDecision, str]:
         policy.judge(ToolSpec(value, "", {}), {}) if kind == "mcp" else verdict_on(policy, kind, value)  # type: ignore[arg-type]  # `read_event` returns only these kinds
         for kind, value in event.calls
     ]
-    decisions = [(_decision(verdict, event), verdict.reason) for verdict in verdicts]
-    return max(decisions, key=lambda answer: _ORDER.index(answer[0]))
+    strictest = max(verdicts, key=lambda verdict: _ORDER.index(_decision(verdict, event)))
+    return _decision(strictest, event), strictest.reason
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:

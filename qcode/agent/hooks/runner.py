@@ -65,6 +65,7 @@ class _HandlerResult:
 
 
 Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
+"""Shows the user that a slow hook started, or that a hook ended."""
 
 
 class HookRunner:
@@ -88,12 +89,6 @@ class HookRunner:
     def has(self, event: str) -> bool:
         """Return whether there is a handler for this event, with any matcher."""
         return any(handler.event == event for handler in self.handlers)
-
-    def lists_tool_name(self, handler: Handler, name: str) -> bool:
-        """Return whether the matcher of a handler lists this name of a tool."""
-        from qcode.agent.hooks.matcher import exact_names
-
-        return name in (exact_names(handler.matcher) or ())
 
     async def run(
         self, event: str, inputs: Sequence[HookInput], emit: Emit, whole_patch: HookInput | None = None
@@ -134,10 +129,11 @@ class HookRunner:
     def _inputs_for(
         self, handler: Handler, inputs: Sequence[HookInput], whole_patch: HookInput | None
     ) -> list[HookInput]:
-        if whole_patch is not None and any(self.lists_tool_name(handler, name) for name in whole_patch.names):
-            return [whole_patch]
-        from qcode.agent.hooks.matcher import matches
+        from qcode.agent.hooks.matcher import exact_names, matches
 
+        listed_names = exact_names(handler.matcher) or frozenset()
+        if whole_patch is not None and not listed_names.isdisjoint(whole_patch.names):
+            return [whole_patch]
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
     async def _run_concurrently(self, matched: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
@@ -246,11 +242,11 @@ def _hook_ended(
     return HookEnded(
         handler.event,
         command,
-        hook_input.tool_use_id or "",
-        result.code,
-        result.seconds,
-        "stop" if answer.stops_turn else answer.decision or "none",
-        result.answer.failure,
+        tool_use_id=hook_input.tool_use_id or "",
+        exit_code=result.code,
+        seconds=result.seconds,
+        decision="stop" if answer.stops_turn else answer.decision or "none",
+        failure=result.answer.failure,
     )
 
 

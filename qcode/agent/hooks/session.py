@@ -337,11 +337,6 @@ class SessionHooks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def finish(self) -> None:
-        """Wait until the hooks that run in parallel with the turn have ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
     def common_fields(self, event: str) -> JsonObject:
         """Return the fields that the inputs of all events have."""
         facts = self._facts()

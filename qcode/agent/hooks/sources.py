@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from qcode.config.kinds import HookConfig
     from qcode.config.settings import Origin
 
-_OWN_CLAUDE_FILE = ".claude/settings.json"
+_USER_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
 _HOME = lazy_pattern(r"\$\{?HOME\}?(?=/)|^~(?=/)")
 _CALL_EVENTS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
 _SEPARATORS = lazy_pattern(r"[\s;&|<>()'\"`=]+")
+_MAX_TIMEOUT_S = 86_400
+"""A longer time limit in Claude Code's settings counts as no time limit: the default of the event applies."""
 _ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*=")
 
 
@@ -112,7 +114,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
         for hook, origin in zip(entries, origins, strict=False):
             collector.add_configured(event, hook, origin, "project" if origin.is_project else "own")
     if settings.claude in ("own", "both") and home and context.user_folder is not None:
-        collector.add_claude(Path(home) / _OWN_CLAUDE_FILE, "own")
+        collector.add_claude(Path(home) / _USER_CLAUDE_FILE, "own")
     if settings.claude in ("project", "both") and context.is_trusted:
         for name in CLAUDE_SETTINGS:
             collector.add_claude(context.root / name, "project")
@@ -133,11 +135,20 @@ class _HookCollector:
     def add_configured(self, event: str, hook: HookConfig, location: Origin, origin: HookOrigin) -> None:
         """Add a hook of qcode's settings."""
         event_spec = EVENTS[event]
-        command = HookCommand(hook.command, hook.argv, hook.env)
         on_failure: Any = hook.on_failure or event_spec.on_failure
-        timeout_s = event_spec.timeout_s if hook.timeout_s is None else hook.timeout_s
-        may_allow = hook.may_allow and origin == "own"
-        self._add(Handler(event, hook.matcher, command, timeout_s, on_failure, origin, may_allow, location, str(hook)))
+        self._add(
+            Handler(
+                event=event,
+                matcher=hook.matcher,
+                run=HookCommand(hook.command, hook.argv, hook.env),
+                timeout_s=event_spec.timeout_s if hook.timeout_s is None else hook.timeout_s,
+                on_failure=on_failure,
+                origin=origin,
+                may_allow=hook.may_allow and origin == "own",
+                location=location,
+                label=str(hook),
+            )
+        )
 
     def _add(self, handler: Handler) -> None:
         """Add a handler, or the reason why its hook must not run."""
@@ -215,24 +226,21 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location:
     event_spec = EVENTS[event]
     line: str = hook["command"]
     argv: tuple[str, ...] = (line, *hook["args"]) if hook.get("args") is not None else ()
-    timeout = hook.get("timeout")
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < 86_400
-    timeout_s = float(timeout) if is_number and timeout is not None else event_spec.timeout_s
+    timeout, timeout_s = hook.get("timeout"), event_spec.timeout_s
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < _MAX_TIMEOUT_S:
+        timeout_s = float(timeout)
     on_failure: OnFailure = "block" if hook.get("onFailure") == "block" else event_spec.on_failure
-    command_line = " ".join(argv) if argv else line
-    command = HookCommand(argv=argv) if argv else HookCommand(line)
-    condition = _condition(hook.get("if"))
     return Handler(
-        event,
-        matcher,
-        command,
-        timeout_s,
-        on_failure,
-        origin,
+        event=event,
+        matcher=matcher,
+        run=HookCommand(argv=argv) if argv else HookCommand(line),
+        timeout_s=timeout_s,
+        on_failure=on_failure,
+        origin=origin,
         may_allow=False,
         location=location,
-        label=command_line,
-        condition=condition,
+        label=" ".join(argv) if argv else line,
+        condition=_condition(hook.get("if")),
     )
 
 
