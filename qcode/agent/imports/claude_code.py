@@ -18,12 +18,10 @@ PROGRAM = "claude-code"
 _MESSAGE_TYPES = ("user", "assistant")
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
 """The types of records that give the session a title, each with the field of the title; the best first."""
-_BOOKKEEPING = frozenset(
-    {
-        *("agent-color", "agent-name", "agent-setting", "attachment", "file-history-snapshot", "last-prompt", "mode"),
-        *("permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag", "worktree-state"),
-    }
-)
+_BOOKKEEPING = frozenset({
+    "agent-color", "agent-name", "agent-setting", "attachment", "file-history-snapshot", "last-prompt", "mode",
+    "permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag", "worktree-state",
+})  # fmt: skip
 """The types of records that are not part of the conversation."""
 _PROGRAM_PREFIXES = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat: ")
 """Starts of texts that Claude Code writes in the user's name: output of its commands, reminders."""
@@ -40,14 +38,14 @@ def is_session(records: Sequence[JsonObject]) -> bool:
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
-    main = [record for record in records if record.get("isSidechain") is not True]
+    main_records = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
         record.get("isSidechain") is True and record.get("type") in _MESSAGE_TYPES for record in records
     )
-    on_branch = set(map(id, branch(main)))
+    on_branch = set(map(id, branch(main_records)))
     titles: dict[str, str] = {}
     own_ids = {text_in(record.get("uuid")) for record in records}
-    for record in main:
+    for record in main_records:
         kind = text_in(record.get("type"))
         if kind in _MESSAGE_TYPES:
             if id(record) in on_branch:
@@ -66,12 +64,18 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
-    first: JsonObject = next((record for record in main if "cwd" in record), {})
-    session_id = next((value for record in main if (value := text_in(record.get("sessionId")))), name)
-    created = next((value for record in main if (value := text_in(record.get("timestamp")))), "")
-    items = builder.finish()
-    cwd = text_in(first.get("cwd"))
-    return ImportedSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    return builder.session(
+        PROGRAM,
+        _first_text(main_records, "sessionId") or name,
+        cwd=_first_text(main_records, "cwd"),
+        title=title,
+        created=_first_text(main_records, "timestamp"),
+    )
+
+
+def _first_text(records: Sequence[JsonObject], field: str) -> str:
+    """Return the first text in a field of the records, empty if there is none."""
+    return next((text for record in records if (text := text_in(record.get(field)))), "")
 
 
 def branch(records: Sequence[JsonObject]) -> list[JsonObject]:

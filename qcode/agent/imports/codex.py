@@ -19,9 +19,9 @@ _RECORDS = ("session_meta", "response_item", "event_msg", "turn_context", "compa
 _BOOKKEEPING = frozenset({"session_meta", "turn_context", "event_msg", "world_state", "ghost_snapshot", "state"})
 """Records and items without content of the conversation."""
 _INSTRUCTION_PREFIXES = (
-    *("<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>"),
-    *("# AGENTS.md instructions", "<collaboration_mode>", "<INSTRUCTIONS>", "<subagent_notification>"),
-)
+    "<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>",
+    "# AGENTS.md instructions", "<collaboration_mode>", "<INSTRUCTIONS>", "<subagent_notification>",
+)  # fmt: skip
 """Starts of texts that Codex adds in the user's name."""
 
 
@@ -50,10 +50,8 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
         if record is not header:
             reader.add(record)
     created = text_in(header.get("timestamp")) or text_in(records[0].get("timestamp") if records else "")
-    session_id, items = text_in(header.get("id")) or name, builder.finish()
-    return ImportedSession(
-        PROGRAM, session_id, reader.cwd, reader.title, created, items, builder.left_out, builder.bookkeeping
-    )
+    session_id = text_in(header.get("id")) or name
+    return builder.session(PROGRAM, session_id, cwd=reader.cwd, title=reader.title, created=created)
 
 
 class _Reader:

@@ -58,8 +58,7 @@ def read_gemini(
     directories = header.get("directories")
     cwd = text_in(directories[0]) if isinstance(directories, list) and directories else ""
     session_id, title = text_in(header.get("sessionId")) or name, text_in(header.get("summary"))
-    created, items = text_in(header.get("startTime")), builder.finish()
-    return ImportedSession(program, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    return builder.session(program, session_id, cwd=cwd, title=title, created=text_in(header.get("startTime")))
 
 
 def _id(message: JsonObject) -> str:
@@ -119,12 +118,12 @@ def _read_gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBui
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
-    main = [record for record in records if record.get("isSidechain") is not True]
-    builder.left_out["messages of sub-agents"] += len(records) - len(main)
-    typed = [{**item, "type": "user"} if item.get("type") == "tool_result" else item for item in main]
-    on_branch = set(map(id, branch(typed)))
+    main_records = [record for record in records if record.get("isSidechain") is not True]
+    builder.left_out["messages of sub-agents"] += len(records) - len(main_records)
+    entries = [{**record, "type": "user"} if record.get("type") == "tool_result" else record for record in main_records]
+    on_branch = set(map(id, branch(entries)))
     title = ""
-    for entry in typed:
+    for entry in entries:
         timestamp, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
         payload = object_in(entry.get("systemPayload"))
         if kind in ("user", "assistant"):
@@ -139,11 +138,9 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
                 builder.compact(_read_history(payload.get("compressedHistory")), timestamp)
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
-    first: JsonObject = main[0] if main else {}
-    session_id = text_in(first.get("sessionId")) or name
-    created, items = text_in(first.get("timestamp")), builder.finish()
-    cwd = text_in(first.get("cwd"))
-    return ImportedSession(QWEN, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    first: JsonObject = main_records[0] if main_records else {}
+    session_id, cwd = text_in(first.get("sessionId")) or name, text_in(first.get("cwd"))
+    return builder.session(QWEN, session_id, cwd=cwd, title=title, created=text_in(first.get("timestamp")))
 
 
 def _read_qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:

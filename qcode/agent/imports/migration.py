@@ -62,7 +62,7 @@ class Migration:
 
     def run(self, source: ImportedSession) -> ImportResult:
         """Write `source`, unless it is already imported."""
-        started = _time(source.created) or _time(source.latest) or datetime.now(UTC)
+        started = _parse_time(source.created) or _parse_time(source.latest) or datetime.now(UTC)
         session_id, header = self._session_name(source, started)
         if header is None:
             self._write(source, session_id, started)
@@ -139,7 +139,7 @@ class _Writer:
 
     def _write_items(self, session: Session, source: ImportedSession) -> None:
         for item in source.items:
-            self._now = _time(item.timestamp) or self._now
+            self._now = _parse_time(item.timestamp) or self._now
             if isinstance(item, ImportedCompaction):
                 session.compact(item.messages)
                 continue
@@ -176,10 +176,10 @@ def _missing_results(messages: list[Message]) -> int:
     return sum(isinstance(block, ToolResult) and block.content == NO_RESULT for block in blocks)
 
 
-def _time(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     """Parse a time, in UTC if the text has no offset; return None for an invalid text."""
     try:
-        time = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)

@@ -18,6 +18,7 @@ from qcode.values import dataclass
 
 _INVALID_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that no provider accepts in the name of a tool."""
+_MAX_NAME_CHARS = 64
 NO_RESULT = "The outcome of this call is unknown: the imported session holds no result for it."
 
 
@@ -143,6 +144,10 @@ class TranscriptBuilder:
             self.left_out["messages of turns that were taken back"] += len(self._events) - index
             del self._events[index:]
 
+    def session(self, program: str, session_id: str, *, cwd: str, title: str, created: str) -> ImportedSession:
+        """Return the session with the content that was added. `ImportedSession` explains the parameters."""
+        return ImportedSession(program, session_id, cwd, title, created, self.finish(), self.left_out, self.bookkeeping)
+
     def finish(self) -> tuple[ImportedItem, ...]:
         """Return the messages and compactions. Results without a call are counted in `left_out`."""
         items: list[ImportedItem] = []
@@ -179,7 +184,8 @@ class TranscriptBuilder:
                     # The first result belongs to the first call, the next result to this call.
                     self._results[call_id].append(replace(results[1], call_id=call_id))
                     del results[1]
-                block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
+                name = _INVALID_NAME_CHARS.sub("_", block.name)[:_MAX_NAME_CHARS] or "unknown"
+                block = replace(block, call_id=call_id, name=name)
             blocks.append(block)
             timestamp, model = event.timestamp or timestamp, event.model or model
         return ImportedMessage(Message("assistant", tuple(blocks)), timestamp, model)
@@ -203,14 +209,14 @@ def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolR
     """
     timestamp = next((event.timestamp for event in reversed(events) if event.timestamp), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]
-    added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
-    typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
+    program_blocks = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
+    typed_blocks = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
     first_timestamp = next((event.timestamp for event in events if event.timestamp), timestamp)
     items: list[ImportedItem] = []
-    if results and typed:
+    if results and typed_blocks:
         # The turn was interrupted: it ends with its results, and the prompt begins another turn.
         items.append(ImportedMessage(Message("user", results), first_timestamp))
         results = ()
-    if blocks := (*results, *added, *typed):
-        items.append(ImportedMessage(Message("user", blocks), timestamp, is_typed=bool(typed)))
+    if blocks := (*results, *program_blocks, *typed_blocks):
+        items.append(ImportedMessage(Message("user", blocks), timestamp, is_typed=bool(typed_blocks)))
     return items

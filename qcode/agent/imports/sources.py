@@ -11,7 +11,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,6 +33,8 @@ PROGRAMS: Mapping[str, str] = {
 _HEAD_BYTES = 512 * 1024
 """The number of bytes of a file that are read for a list: enough for its folder, its time and the first words."""
 _PATTERNS = ("*.jsonl", "*.json")
+_COMPARED_LETTERS = 100
+"""The number of letters and digits of a project's path that the name of its folder must begin with."""
 MAX_BYTES = 1024 * 1024 * 1024
 
 
@@ -76,8 +78,8 @@ def sessions_in(path: Path) -> list[SessionFile]:
         if session is not None and session.head.messages:
             return [session]
         whole = read_file(path)  # raises an error that says why the file is not a session
-        state = path.stat()
-        return [SessionFile(path, state.st_mtime, state.st_size, whole)]
+        status = path.stat()
+        return [SessionFile(path, status.st_mtime, status.st_size, whole)]
     files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
     sessions = [session for file in files if (session := _try_file(file)) is not None and session.head.messages]
     return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
@@ -134,10 +136,10 @@ def _may_belong(path: Path, folder: str, root: Path) -> bool:
     """
     if not folder:
         return True
-    if path.parts[-4] == "tmp":
+    if path.parts[-4] == "tmp":  # `~/.gemini/tmp/FOLDER/chats/session-1.json`
         return _is_gemini_folder(path.parents[1], root)
-    root_letters = re.sub(r"[^a-z0-9]", "", str(root).casefold())
-    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(root_letters[:100])
+    root_letters = re.sub(r"[^a-z0-9]", "", str(root).casefold())[:_COMPARED_LETTERS]
+    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(root_letters)
 
 
 def _is_gemini_folder(folder: Path, root: Path) -> bool:
@@ -163,26 +165,27 @@ def _is_from(session: SessionFile, root: Path) -> bool:
 def _try_file(path: Path) -> SessionFile | None:
     """Read the start of a file; return None if it is not a session, or cannot be read."""
     try:
-        state = _check_readable(path)
+        status = _check_readable(path)
         with path.open("rb") as stream:
             # A file that is one JSON document can only be read as a whole.
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
-            session = _read(path, data[: data.rfind(b"\n") + 1] if len(data) < state.st_size else data)
-            if len(data) < state.st_size and (session is None or not session.messages):
+            has_more = len(data) < status.st_size
+            session = _read(path, data[: data.rfind(b"\n") + 1] if has_more else data)
+            if has_more and (session is None or not session.messages):
                 session = _read(path, data + stream.read())  # the first prompt may be longer, for example an image
     except OSError:
         return None
-    return SessionFile(path, state.st_mtime, state.st_size, session) if session is not None else None
+    return SessionFile(path, status.st_mtime, status.st_size, session) if session is not None else None
 
 
 def _check_readable(path: Path) -> os.stat_result:
-    """Return the state of a file; raise `OSError` for a pipe or device, which may have no end, and a huge file."""
-    state = path.stat()
-    if not stat.S_ISREG(state.st_mode):
+    """Return the status of a file; raise `OSError` for a pipe or device, which may have no end, and a huge file."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise OSError("it is not a regular file")
-    if state.st_size > MAX_BYTES:
+    if status.st_size > MAX_BYTES:
         raise OSError(f"it is larger than {MAX_BYTES >> 20} MiB")
-    return state
+    return status
 
 
 def _read(path: Path, data: bytes) -> ImportedSession | None:
@@ -190,18 +193,15 @@ def _read(path: Path, data: bytes) -> ImportedSession | None:
     builder = TranscriptBuilder()
     records = _records(data, builder)
     del data  # up to hundreds of megabytes
-    readers: Sequence[tuple[Callable[[Sequence[JsonObject]], bool], Callable[..., ImportedSession]]] = (
-        (codex.is_session, codex.read),
-        (gemini.is_qwen_session, gemini.read_qwen),
-        (gemini.is_gemini_session, gemini.read_gemini),
-        (claude_code.is_session, claude_code.read),
-    )
-    reader = next((read for is_session, read in readers if is_session(records)), None)
-    if reader is None or (reader is codex.read and codex.is_subagent(records)):
-        return None
-    # qwen-code, a fork of Gemini CLI, also writes sessions in its format. The folder shows which program wrote a file.
-    program = {"program": gemini.QWEN} if reader is gemini.read_gemini and ".qwen" in path.parts else {}
-    return reader(records, path.stem, builder, **program)
+    if codex.is_session(records):
+        return None if codex.is_subagent(records) else codex.read(records, path.stem, builder)
+    if gemini.is_qwen_session(records):
+        return gemini.read_qwen(records, path.stem, builder)
+    if gemini.is_gemini_session(records):
+        # Early versions of qwen-code wrote this format too. The folder shows which program wrote a file.
+        program = gemini.QWEN if ".qwen" in path.parts else gemini.GEMINI
+        return gemini.read_gemini(records, path.stem, builder, program)
+    return claude_code.read(records, path.stem, builder) if claude_code.is_session(records) else None
 
 
 def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
