@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from qcode.safety import protected_paths
 from qcode.safety.launcher import ProgramUnavailable, find_program, run, safe_parts
+from qcode.safety.paths import real_path
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.values import dataclass
 
@@ -522,7 +523,7 @@ def git_folder_links(git: Path, common: Path) -> Iterator[str]:
         for name in _LINKABLE:
             path = f"{base}/{name}"
             if os.path.islink(path):  # noqa: PTH114  # plain text; this runs before each command
-                yield os.path.realpath(path)
+                yield real_path(path)
     yield from _alternates(f"{common}/objects", _MAX_ALTERNATES_DEPTH)
 
 
@@ -547,7 +548,7 @@ def _alternates(objects: str, depth: int) -> Iterator[str]:
         return
     for line in lines:
         if line and not line.startswith(b"#"):
-            folder = os.path.realpath(Path(objects) / os.fsdecode(line))
+            folder = real_path(os.path.join(objects, os.fsdecode(line)))  # noqa: PTH118  # plain text
             yield folder
             if depth:
                 yield from _alternates(folder, depth - 1)

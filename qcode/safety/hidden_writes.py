@@ -293,10 +293,12 @@ class _FolderWriteJudge:
             if base in ("", ".", "..") or base.startswith("$"):
                 if self._reaches_protected(location, counts_git=True):
                     return True
-            elif self._is_protected(os.path.realpath(f"{location}/{base}")) or (
-                is_deep and self._reaches_protected(f"{location}/{base}")
-            ):
-                return True
+            else:
+                path = _resolved(f"{location}/{base}")
+                if path is None or self._is_protected(path):
+                    return True
+                if is_deep and self._reaches_protected(f"{location}/{base}"):
+                    return True
         return False
 
     def _any_reaches_protected(self, words: list[str]) -> bool:
@@ -318,7 +320,7 @@ class _FolderWriteJudge:
             return None
         if len(known_part) > MAX_PATH:
             return None
-        return os.path.realpath(absolute_path(known_part, self.folder or "/", home))
+        return _resolved(absolute_path(known_part, self.folder or "/", home))
 
     def _protected_paths(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))
@@ -401,7 +403,7 @@ class _FileJudge:
 
     def _may_be_link(self, path: str) -> bool:
         """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""
-        return os.path.realpath(path) != path or _has_links(path)
+        return _resolved(path) != path or _has_links(path)
 
     def _names_in(self, folder: str) -> frozenset[str]:
         if folder not in self._names:
@@ -420,6 +422,14 @@ class _FileJudge:
         """Return the device and inode numbers of protected files; a hard link in the workspace has the same."""
         paths = (*(f"{self._paths.home}/{name}" for name in _HOME_PATHS), f"{self._root}/.git/config")
         return {identity for location in paths if (identity := _identity(location)) is not None}
+
+
+def _resolved(path: str) -> str | None:
+    """Return the real path, None if the system does not let this process read a link in it, such as `/proc/1/root`."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return None
 
 
 def _has_links(path: str) -> bool:

@@ -414,6 +414,17 @@ class ResolvedPath:
     is_loop: bool = False
 
 
+def real_path(path: str) -> str:
+    """Return the absolute `path` with its links resolved, like `os.path.realpath`, but never raise an exception.
+
+    A link that the system does not let this process read, such as `/proc/1/root`, stays in the path.
+    """
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return follow(path).target
+
+
 def follow(path: str) -> ResolvedPath:
     """Resolve the absolute `path` link by link; missing components are kept as given. Never raises an exception."""
     chain = [os.path.normpath(path)]

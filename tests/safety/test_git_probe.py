@@ -396,6 +396,16 @@ def test_part_of_a_repository_that_is_a_link_to_elsewhere_asks(name: str, repo: 
     assert str(away) in found().problem
 
 
+def test_link_that_cannot_be_read_asks(repo: Path) -> None:
+    found = probe(repo)
+    (repo / ".git/objects/info/alternates").write_text("/proc/1/root/objects\n")
+    assert "outside the workspace" in found().problem
+    (repo / ".git/objects/info/alternates").unlink()
+    shutil.rmtree(repo / ".git/logs")
+    (repo / ".git/logs").symlink_to("/proc/1/root/logs")
+    assert "outside the workspace" in found().problem
+
+
 def test_file_that_a_configuration_would_include_is_watched_before_it_exists(repo: Path) -> None:
     git(repo, "config", "include.path", "../later")
     git(repo, "config", "includeIf.onbranch:other.path", "../branch")

@@ -17,7 +17,7 @@ from dataclasses import field
 from itertools import chain
 
 from qcode.safety import protected_paths
-from qcode.safety.paths import is_ctime_final
+from qcode.safety.paths import is_ctime_final, real_path
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
@@ -103,7 +103,7 @@ class WorkspaceIndex:
         hard_links = walk.hard_links(self._watched_paths)
         secrets += [name for path in secrets for name in hard_links.get(self._inode(path), ())]
         # The target of a link with a secret name is a secret.
-        link_targets = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
+        link_targets = [real_path(path) for folder in folders for path in folder.secret_links]
         secrets += [path for path in link_targets if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
         return WorkspaceContents(
             _sort_unique(secrets),

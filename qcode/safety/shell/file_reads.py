@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final
+from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final, real_path
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.characters import is_unsplit
@@ -93,7 +93,7 @@ class ReadChecker:
     def check_tree(self, word: Word, *, leading: LeadingWildcards = "none") -> None:
         """Check everything below the folders that `word` names, without following links."""
         for path in _paths(self.check_files(word, leading=leading)):
-            folder = os.path.realpath(self._absolute(path))
+            folder = real_path(self._absolute(path))
             if not os.path.isdir(folder):  # noqa: PTH112  # plain text
                 continue
             self._check_secrets_below(folder)

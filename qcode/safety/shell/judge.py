@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from qcode.safety.paths import PathJudge, SessionFolders, absolute_path, home_of
+from qcode.safety.paths import PathJudge, SessionFolders, absolute_path, home_of, real_path
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
@@ -176,7 +176,7 @@ class Judge:
             raise NeedsApproval(reason)
         top = repository.top or roots[1]  # the real path
         classified = classify_operands(use, lambda path: _kind(os.path.join(folder, path)))  # noqa: PTH118  # plain text
-        reason = secrets_refusal(classified, repository, os.path.relpath(os.path.realpath(folder), top))
+        reason = secrets_refusal(classified, repository, os.path.relpath(real_path(folder), top))
         if reason:
             raise PathNeedsApproval(reason)
         stored = (Word(f"{top}/{path}", is_quoted=True) for path in classified.stored_paths)
@@ -204,13 +204,13 @@ class Judge:
         joined = os.path.join(folder, target)  # noqa: PTH118  # plain text, as bash joins it
         path = os.path.normpath(joined)
         # bash resolves LINK/../x to the x beside the link; if that does not exist, it resolves it like the kernel.
-        if os.path.realpath(joined) != os.path.realpath(path):
+        if real_path(joined) != real_path(path):
             raise PathNeedsApproval(f"cd {target} goes up from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
         spellings = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
         # The real path must be the real base and the same names below it, so no folder between them is a link.
         base = max((spelling for spelling in spellings if is_within(path, spelling)), key=len, default="")
-        if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
+        if not base or real_path(path) != os.path.normpath(f"{real_path(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"cd {target} leaves the workspace")
         checker.check_path(path)
 

@@ -50,6 +50,12 @@ def test_folder_named_like_a_secret_is_searched_and_not_a_secret(root: Path) -> 
     assert below(root, look(root).secrets) == [".env.d/.env"]
 
 
+def test_link_with_the_name_of_a_secret_may_lead_to_a_link_that_cannot_be_read(root: Path) -> None:
+    made(root, "id_work")
+    (root / ".env").symlink_to("/proc/1/root/etc/hosts")
+    assert below(root, look(root).secrets) == [".env", "id_work"]
+
+
 def test_hard_links_and_link_targets_of_a_secret_are_secrets(root: Path) -> None:
     made(root, ".env", "plain.txt")
     os.link(root / ".env", root / "copy")
