@@ -86,7 +86,7 @@ class ResolvedCall:
 
 def holds_secrets(policy: Policy, path: str) -> bool:
     """Return whether the contents of this file must not be shown without asking."""
-    return policy.judge_file(path, "read").rule == SENSITIVE_FILE
+    return policy.judge_file(path, "read").check == SENSITIVE_FILE
 
 
 def is_planning(policy: Policy) -> bool:
@@ -161,7 +161,7 @@ class PendingCalls:
         return await self._judge_call(policy, request, resolved, hook)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
-        self._permissions.record(call, "refused", verdict.reason, verdict.rule)
+        self._permissions.record(call, "refused", verdict.reason, verdict.decided_by)
         return ApprovalAnswered(call.call_id, is_allowed=False, reason=verdict.reason)
 
     async def _judge_call(
@@ -192,7 +192,7 @@ class PendingCalls:
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
         if verdict.is_allowed and not repeats and not is_question:
-            permissions.record(call, "ran", verdict.reason, verdict.rule)
+            permissions.record(call, "ran", verdict.reason, verdict.decided_by)
             return self._allow_unasked(call_id, verdict.reason)
         preview = await toolbox.preview(name, run_arguments)
         if preview.refusal and not repeats:
@@ -391,10 +391,10 @@ class PendingCalls:
                 put_input(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
             elif resolved is not None and not resolved.requires_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
-                if verdict.is_allowed and verdict.rule.startswith("mode:"):
+                if verdict.is_allowed and verdict.check.startswith("mode:"):
                     self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
                     self._open_approvals.pop(call_id)
-                    self._permissions.record(approval.call, "ran", verdict.reason, verdict.rule)
+                    self._permissions.record(approval.call, "ran", verdict.reason, verdict.decided_by)
                     put_input(self._allow(approval))
 
     def _is_barred_by_plan_mode(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
@@ -562,15 +562,15 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     """Return in a line why a call asks and where a command would run; empty for an edit that asks by its mode."""
-    if kind == "edit" and verdict.rule.startswith("mode:"):
+    if kind == "edit" and verdict.check.startswith("mode:"):
         return ""
-    lead = "A hook asks: " if verdict.rule.startswith("hook:") else "Asks because "
+    lead = "A hook asks: " if verdict.check.startswith("hook:") else "Asks because "
     place = f" · the command runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
     return f"{lead}{visible(verdict.reason)}{place if kind == 'command' else ''}"
 
 
 def _offered_scopes(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
-    if verdict.rule == RESTRICTED:
+    if verdict.check == RESTRICTED:
         return ("trust",)
     offers: list[Scope] = ["edits"] if accepts_edits else []
     offers += ["prefix"] if verdict.prefix_rule else []

@@ -73,7 +73,7 @@ class CallRecord:
     reason: str = ""
     """The reason from the policy or the user."""
     rule: str = ""
-    """The rule that decided, or the rule that the answer added."""
+    """The rule or the check that decided, or the rule that the answer added."""
 
 
 MAX_DECISIONS = 2_000
@@ -449,16 +449,16 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
         return verdict
     if hook.verdict == "ask":
         reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
-        rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
+        check = RESTRICTED if verdict.check == RESTRICTED else hook.check
         all_reasons = (hook.reason, *verdict.all_reasons) if verdict.all_reasons else ()
-        asking = Verdict("ask", reason, rule, all_reasons=all_reasons)
+        asking = Verdict("ask", reason, check, all_reasons=all_reasons)
         return asking.ask_or_deny(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
     # No rule covers the call: an edit in this mode, a tool of a server, a URL.
-    if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):
+    if verdict.check.startswith("mode:") or verdict.check in ("mcp", "fetch"):
         return hook
-    if verdict.rule == SHELL_NOT_READ_ONLY:
+    if verdict.check == SHELL_NOT_READ_ONLY:
         sandboxed = policy.with_mode("auto").judge(spec, arguments)
         if sandboxed.is_allowed and sandboxed.confinement == "workspace":
             return replace(hook, confinement="workspace")

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, absolute_path, home_of
-from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
+from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_CHECKS, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
 # The characters that bash removes from a word: quotes, backslashes, and line breaks after a backslash.
@@ -415,7 +415,7 @@ class _FileJudge:
     def _is_protected(self, path: str) -> bool:
         verdict = self._paths.judge(path, "write")
         if verdict.verdict == "deny":
-            return verdict.rule in PROTECTED_RULES
+            return verdict.check in PROTECTED_CHECKS
         return _has_links(path) and _identity(path) in self._protected_identities()
 
     def _protected_identities(self) -> set[tuple[int, int]]:

@@ -21,7 +21,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 SENSITIVE_FILE = "path:secret"
-"""The rule of a verdict on a file with the name or the first bytes of a secret."""
+"""The check whether a file has the name or the first bytes of a secret."""
 
 _URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
@@ -284,12 +284,13 @@ def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> 
     names = [name.partition(":")[0] for part in parts for name in part.split("\\")]
     folded = [protected_paths.fold(name) for name in names]
     if any(map(protected_paths.is_git_look_alike, names)):
-        yield _verdict_for(("ask", "deny", "it is a look-alike of .git", "path:git"), access)
+        look_alike = protected_paths.LocationVerdict("ask", "deny", "it is a look-alike of .git", "path:git")
+        yield _verdict_for(look_alike, access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
         reason = "git's configuration can run programs" if is_config else "only git may write in .git"
         if is_config or access == "write":
-            yield _verdict_for(("ask", "deny", reason, "path:git"), access)
+            yield _verdict_for(protected_paths.LocationVerdict("ask", "deny", reason, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
         yield Verdict("ask", "files with this name contain secrets", SENSITIVE_FILE)
     if access == "write" and protected_paths.is_control_path(parts):
@@ -377,8 +378,7 @@ def clear_key_cache() -> None:
 
 
 def _verdict_for(location: protected_paths.LocationVerdict, access: Access) -> Verdict:
-    read, write, reason, rule = location
-    return Verdict(read if access == "read" else write, reason, rule)
+    return Verdict(location.read if access == "read" else location.write, location.reason, location.check)
 
 
 def home_of(session_folders: SessionFolders) -> str:

@@ -18,7 +18,7 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.paths import PathJudge, SessionFolders, judge_on
 from qcode.safety.probes import Probes
-from qcode.safety.protected_paths import PROTECTED_RULES
+from qcode.safety.protected_paths import PROTECTED_CHECKS
 from qcode.safety.rules import (
     Rule,
     Rules,
@@ -157,19 +157,19 @@ class Policy:
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
         levels = self.probes.sandbox().levels
-        if verdict.rule == _BYPASS.rule:
+        if verdict.check == _BYPASS.check:
             return replace(verdict, confinement="protect") if "protect" in levels else verdict
-        if verdict.is_allowed and verdict.rule == SHELL_READS:
+        if verdict.is_allowed and verdict.check == SHELL_READS:
             if wants_unconfined:
                 return Verdict("ask", "it asks to run outside the sandbox", "sandbox:outside")
             level: Level = "workspace" if self._redirects_output(command) else "read-only"
             if level in levels:
                 return replace(verdict, confinement=level)
             return _NO_SANDBOX_TO_WRITE if level == "workspace" else verdict
-        is_undecided = verdict.verdict == "ask" and verdict.rule.startswith("shell:") and verdict.rule != SHELL_PATH
+        is_undecided = verdict.verdict == "ask" and verdict.check.startswith("shell:") and verdict.check != SHELL_PATH
         if not self.is_trusted or not is_undecided or wants_unconfined:
             return verdict
-        if verdict.rule == SHELL_NOT_READ_ONLY and self._is_sandboxed(command):
+        if verdict.check == SHELL_NOT_READ_ONLY and self._is_sandboxed(command):
             reason = "it runs in the workspace sandbox, as you chose"
             return Verdict("allow", reason, SANDBOXED, confinement="workspace")
         if self.mode != "auto":
@@ -321,13 +321,13 @@ class Policy:
             part_verdict = judge.judge_part(part)
             if part_verdict.is_allowed:
                 continue
-            is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
+            is_undecided = unclear.check in ("shell:not-plain", "rule:unclear")
             rule = self._allowing_rule(part, part_verdict, judge) if is_undecided else None
             if rule is None or any(word.may_differ for word in part.command.words):
                 if not is_undecided:
                     return unclear
                 asking = [verdict for verdict in map(judge.judge_part, flow.parts) if not verdict.is_allowed]
-                return _with_dangers(command, replace(unclear, rule=part_verdict.rule), asking)
+                return _with_dangers(command, replace(unclear, check=part_verdict.check), asking)
             verdict = verdict_of_rule(rule, "allow")
         unsafe_parts = self._parts_only_safe_in_sandbox(flow) if verdict != _READS else []
         return unsafe_parts[0][1] if unsafe_parts else self._checked_by_bash(command, verdict)
@@ -359,13 +359,13 @@ class Policy:
         if not self.is_trusted:
             return with_dangers_of_parts(_RESTRICTED, undecided, is_restricted=True)
         writes = any(part.command.outputs for part in parts)
-        is_proposed = len(undecided) == 1 and not writes and undecided[0][1].rule != SHELL_PATH
+        is_proposed = len(undecided) == 1 and not writes and undecided[0][1].check != SHELL_PATH
         proposed = self._effective_rule(propose_shell(undecided[0][0].command) if is_proposed else "", flow)
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = self._effective_rule(propose_prefix(parts[0].command) if is_alone else "", flow)
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
-        # A secret file decides the rule of the verdict, because a rule with a wildcard does not allow reading it.
-        verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
+        # A secret file decides the check of the verdict, because a rule with a wildcard does not allow reading it.
+        verdict = min((item for _, item in undecided), key=lambda item: item.check != SHELL_PATH)
         verdict = with_dangers_of_parts(verdict, undecided, is_restricted=False)
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
@@ -426,28 +426,29 @@ class Policy:
     def _with_output_verdicts(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return the strictest of `verdict` and the verdicts on output files.
 
-        A path that the path layer denies to file tools only asks here, unless its rule is in `PROTECTED_RULES`.
+        A path that the path layer denies to file tools only asks here, unless its check is in `PROTECTED_CHECKS`.
         """
         verdicts = [verdict]
         for word, path in self._outputs(parts):
             output_verdict = self._judge_file(path, "write", PathJudge(self._session_folders))
             only_asks = (
                 output_verdict.verdict == "deny"
-                and output_verdict.rule.startswith("path:")
-                and output_verdict.rule not in PROTECTED_RULES
+                and output_verdict.check.startswith("path:")
+                and output_verdict.check not in PROTECTED_CHECKS
             )
             is_any_match = word.has_glob and output_verdict.is_allowed  # the wildcard may match another file
             decision = "ask" if only_asks or is_any_match else output_verdict.verdict
             # The reason of a mode says only that a file is changed.
-            verdicts.append(Verdict(decision, output_reason(word.text, output_verdict), output_verdict.rule))
+            reason = output_reason(word.text, output_verdict)
+            verdicts.append(Verdict(decision, reason, output_verdict.check, rule=output_verdict.rule))
         return strictest(*verdicts)
 
     def _deny_protected_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected file; the denial holds in every mode."""
         for word, path in self._outputs(parts):
             output_verdict = judge_on(self._session_folders, path, "write")
-            if output_verdict.verdict == "deny" and output_verdict.rule in PROTECTED_RULES:
-                return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.rule)
+            if output_verdict.verdict == "deny" and output_verdict.check in PROTECTED_CHECKS:
+                return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.check)
         return verdict
 
     def _outputs(self, parts: tuple[FlowPart, ...]) -> list[tuple[Word, str]]:
@@ -468,7 +469,7 @@ class Policy:
         if part.folders != {str(self.root)}:
             return None
         # `shell(cat *)` allows the program, but reading a secret file needs approval in every mode.
-        is_path = verdict.rule == SHELL_PATH
+        is_path = verdict.check == SHELL_PATH
         words = part.command.words
         rule = first_rule(
             self.rules.allow,
@@ -482,9 +483,8 @@ class Policy:
         """Judge a command that cannot be analyzed: only a rule for every command can allow it."""
         for rule in self.rules.deny:
             if rule.kind == "shell" and (not rule.body or contains_rule_words(command, rule)):
-                return Verdict(
-                    "deny", f"it could not be fully analyzed ({why}) and may match the deny rule {rule.text}", rule.text
-                )
+                reason = f"it could not be fully analyzed ({why}) and may match the deny rule {rule.text}"
+                return Verdict("deny", reason, rule=rule.text)
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:

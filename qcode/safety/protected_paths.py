@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from qcode.safety.verdict import Decision
 from qcode.text.pattern import lazy_pattern
+from qcode.values import dataclass
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
@@ -114,8 +115,8 @@ def is_invisible(char: str) -> bool:
     return char in _BIDI or char in _INVISIBLE_LETTERS or unicodedata.category(char) in ("Cf", "Cn", "Co")
 
 
-PROTECTED_RULES = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
-"""Rules of denials that hold in every mode, for commands too."""
+PROTECTED_CHECKS = frozenset({"path:git", "path:credentials", "path:start-up", "path:own", "path:history"})
+"""The checks whose denials hold in every mode, for commands too."""
 
 KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 """File systems of the kernel, which contain no files of the user."""
@@ -154,8 +155,16 @@ STARTUP = (
 )  # fmt: skip
 _QCODE_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
 
-LocationVerdict = tuple[Decision, Decision, str, str]
-"""The verdict for reading, the verdict for writing, the reason, and the name of the rule."""
+
+@dataclass(frozen=True, slots=True)
+class LocationVerdict:
+    """The verdict on a location, whatever the name of the file."""
+
+    read: Decision
+    write: Decision
+    reason: str
+    check: str
+    """As in `Verdict`."""
 
 
 _NAMED_LAST = "|".join(re.escape(entry.rpartition("/")[2]) for entry in (*CREDENTIALS, *STARTUP))
@@ -186,7 +195,7 @@ def is_system_secret(path: str) -> bool:
 def judge_kernel_path(path: str) -> LocationVerdict | None:
     """Return the verdict for devices and kernel interfaces, even inside a workspace; None for other paths."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
-        return "deny", "deny", "it is a device or an interface of the kernel", "path:kernel"
+        return LocationVerdict("deny", "deny", "it is a device or an interface of the kernel", "path:kernel")
     return None
 
 
@@ -195,15 +204,15 @@ def judge_home_path(below_home: str) -> LocationVerdict | None:
     name = "/".join(fold(part) for part in below_home.split("/"))
     ancestors = {name, *(name[: slash.start()] for slash in _SLASH.finditer(name))}
     if not ancestors.isdisjoint(CREDENTIALS):
-        return "deny", "deny", "it holds credentials", "path:credentials"
+        return LocationVerdict("deny", "deny", "it holds credentials", "path:credentials")
     if _HISTORY.fullmatch(name):
-        return "deny", "deny", "it is a history of typed commands", "path:history"
+        return LocationVerdict("deny", "deny", "it is a history of typed commands", "path:history")
     if _OPEN_SSH.fullmatch(name):
-        return "ask", "deny", "it is the configuration of ssh", "path:start-up"
+        return LocationVerdict("ask", "deny", "it is the configuration of ssh", "path:start-up")
     if is_within(name, ".ssh"):
-        return "deny", "deny", "it holds private keys", "path:credentials"
+        return LocationVerdict("deny", "deny", "it holds private keys", "path:credentials")
     if not ancestors.isdisjoint(STARTUP):
-        return "ask", "deny", "it takes effect when you log in or start a program", "path:start-up"
+        return LocationVerdict("ask", "deny", "it takes effect when you log in or start a program", "path:start-up")
     return None
 
 
@@ -212,22 +221,22 @@ def judge_qcode_path(path: str, folders: Iterable[str]) -> LocationVerdict | Non
     for folder in folders:
         if is_within(path, folder):
             if _QCODE_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
-                return "deny", "deny", "it holds keys or trust decisions of qcode", "path:own"
-            return "ask", "deny", "it belongs to the configuration or sessions of qcode", "path:own"
+                return LocationVerdict("deny", "deny", "it holds keys or trust decisions of qcode", "path:own")
+            return LocationVerdict("ask", "deny", "it belongs to the configuration or sessions of qcode", "path:own")
     return None
 
 
 def judge_outside_path(path: str, homes: tuple[str, ...]) -> LocationVerdict:
     """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
-        return "deny", "deny", "it holds secrets of the system", "path:credentials"
+        return LocationVerdict("deny", "deny", "it holds secrets of the system", "path:credentials")
     home_folder = _HOMES.match(path)
     is_own = any(is_within(path, home) or is_within(home, path) for home in homes)
     if home_folder is not None and not is_own:
-        return "deny", "deny", "it is in another user's home folder", "path:home"
+        return LocationVerdict("deny", "deny", "it is in another user's home folder", "path:home")
     if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_own and not _is_scratch(path)):
-        return "ask", "deny", "it is in a system folder", "path:system"
-    return "ask", "ask", "it is outside the workspace", "path:outside"
+        return LocationVerdict("ask", "deny", "it is in a system folder", "path:system")
+    return LocationVerdict("ask", "ask", "it is outside the workspace", "path:outside")
 
 
 def is_within(path: str, folder: str) -> bool:

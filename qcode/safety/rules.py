@@ -296,10 +296,10 @@ def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
 def verdict_of_rule(rule: Rule, decision: Decision) -> Verdict:
     """Return the verdict of a rule."""
     if decision == "deny":
-        return Verdict("deny", f"the rule {rule.text} denies it", rule.text)
+        return Verdict("deny", f"the rule {rule.text} denies it", rule=rule.text)
     if decision == "ask":
-        return Verdict("ask", f"the rule {rule.text} asks for it", rule.text)
-    return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
+        return Verdict("ask", f"the rule {rule.text} asks for it", rule=rule.text)
+    return Verdict("allow", f"the rule {rule.text} allows it", rule=rule.text)
 
 
 def restricts(rule: Rule, part: SimpleCommand) -> bool:

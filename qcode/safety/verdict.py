@@ -17,23 +17,23 @@ names, no network. `protect`: everything except writes to protected names.
 """
 
 SHELL_READS = "shell:read-only"
-"""The rule of a verdict on a shell command that only reads."""
+"""The check that a shell command only reads."""
 SHELL_PATH = "shell:path"
-"""The rule of a verdict on a shell command that may read a secret file or a file outside the workspace."""
+"""The check whether a shell command may read a secret file or a file outside the workspace."""
 SHELL_NOT_READ_ONLY = "shell:not-read-only"
-"""The rule of a verdict on a shell command that may do more than read."""
+"""The check whether a shell command may do more than read."""
 SANDBOXED = "session:sandbox"
-"""The rule of a verdict on a command that the user allows to run without approval in the workspace sandbox."""
+"""The check whether the user allows a command to run without approval in the workspace sandbox."""
 RESTRICTED = "trust:restricted"
-"""The rule of a verdict on a call that needs approval because the folder is not trusted."""
+"""The check whether a call needs approval because the folder is not trusted."""
 PLAN = "mode:plan"
-"""The rule of a verdict on a call that plan mode denies."""
+"""The check that denies a call in plan mode."""
 PLAN_RUNS = "plan mode only runs read-only commands"
 RESTRICTED_HERE = "this folder is restricted"
 """The end of the reason of a command that needs approval in a folder that is not trusted."""
 
-_ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
-_STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
+_STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+_CONFINEMENT: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Verdict:
     verdict: Decision
     reason: str
     """One line for the user and the model."""
-    rule: str = ""
-    """The text of the configured rule that decided, or the name of a built-in rule such as `path:secret`."""
+    check: str = ""
+    """The built-in check that decided, such as `path:secret` or `hook:PreToolUse`; empty if a rule decided."""
     proposed_rule: str = ""
     """The narrow allow rule that "always" adds; empty if no rule is offered."""
     prefix_rule: str = ""
@@ -55,16 +55,24 @@ class Verdict:
     """The level at which an allowed command must run; None for no sandbox."""
     all_reasons: tuple[str, ...] = ()
     """Every reason, the worst first, if `reason` leaves out some of them."""
+    rule: str = ""
+    """The configured rule that decided, as written; empty if a check decided."""
 
     @property
     def is_allowed(self) -> bool:
         return self.verdict == "allow"
 
+    @property
+    def decided_by(self) -> str:
+        """The rule or the check that decided, for users and programs."""
+        return self.rule or self.check
+
     def ask_or_deny(self, *, never_asks: bool) -> Verdict:
         """Return this verdict. If it asks and the run never asks, return a denial instead."""
         if not never_asks or self.verdict != "ask":
             return self
-        return Verdict("deny", f"{self.reason}, and this run denies everything that would ask", self.rule)
+        reason = f"{self.reason}, and this run denies everything that would ask"
+        return Verdict("deny", reason, self.check, rule=self.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +144,13 @@ def _in_words(names: list[str], max_names: int) -> str:
 def output_reason(name: str, verdict: Verdict) -> str:
     """Return the reason of a verdict on a command that writes to a file, from the verdict on that file."""
     writes = f"it writes to {name}"
-    if verdict.rule == PLAN:
+    if verdict.check == PLAN:
         return f"{PLAN_RUNS}: {writes}"
-    if verdict.rule == RESTRICTED:
+    if verdict.check == RESTRICTED:
         return f"{writes}; {RESTRICTED_HERE}"
-    return writes if verdict.rule.startswith("mode:") else f"{writes}: {verdict.reason}"
+    return writes if verdict.check.startswith("mode:") else f"{writes}: {verdict.reason}"
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:
     """Return the strictest verdict: among equally strict ones the most confined, then the first."""
-    return max((first, *others), key=lambda verdict: (_ORDER[verdict.verdict], _STRICTNESS[verdict.confinement]))
+    return max((first, *others), key=lambda verdict: (_STRICTNESS[verdict.verdict], _CONFINEMENT[verdict.confinement]))

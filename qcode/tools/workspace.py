@@ -58,11 +58,11 @@ class PathVerdict(Protocol):
     def reason(self) -> str: ...
 
     @property
-    def rule(self) -> str:
-        """The rule that decided; `OUTSIDE_RULE` if the path asks only because it is outside the workspace."""
+    def check(self) -> str:
+        """The check that decided; `OUTSIDE` if the path asks only because it is outside the workspace."""
 
 
-OUTSIDE_RULE = "path:outside"
+OUTSIDE = "path:outside"
 PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 
 
@@ -242,7 +242,7 @@ class Workspace:
         if self._judge is None:
             return True
         verdict = self._judge(str(path), "read")
-        if verdict.verdict != "ask" or verdict.rule != OUTSIDE_RULE:
+        if verdict.verdict != "ask" or verdict.check != OUTSIDE:
             return verdict.verdict == "allow"
         return any(path.is_relative_to(target) for target in _GRANTED.get() or ())
 

@@ -11,7 +11,7 @@ from qcode.protocol.approvals import Allow, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
 from qcode.safety.rules import Rules
 from qcode.text.json import JsonObject
-from qcode.tools.workspace import OUTSIDE_RULE
+from qcode.tools.workspace import OUTSIDE
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.safety.policies import policy_for
@@ -109,5 +109,5 @@ def test_write_outside_the_workspace_fails_without_asking(tmp_path: Path, mode: 
 def test_rule_of_outside_paths_is_the_one_of_the_judge(tmp_path: Path) -> None:
     beside(tmp_path)
     policy = policy_for(tmp_path / "work")
-    assert policy.judge_file("../beside/deep/note.txt", "read").rule == OUTSIDE_RULE
-    assert policy.judge_file("../beside/.env", "read").rule == "path:secret"
+    assert policy.judge_file("../beside/deep/note.txt", "read").check == OUTSIDE
+    assert policy.judge_file("../beside/.env", "read").check == "path:secret"

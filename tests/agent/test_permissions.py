@@ -12,6 +12,7 @@ from qcode.agent.permissions import Origins, Permissions, judge_with_hook
 from qcode.config.folder_rules import FolderRule, FolderRules
 from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
+from qcode.protocol.tools import NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Verdict
@@ -259,3 +260,13 @@ def test_hook_that_asks_is_the_first_of_all_reasons(tmp_path: Path) -> None:
     verdict = judge_with_hook(policy, spec_of("shell"), command, hook)
     assert verdict.all_reasons[:2] == ("the hook wants to know", "rm -rf deletes files")
     assert judge_with_hook(policy, spec_of("shell"), {"command": "make"}, hook).all_reasons == ()
+
+
+@pytest.mark.parametrize("rule", ["fetch", "fetch(example.com)"])
+def test_hook_does_not_allow_a_call_that_asks_because_of_a_rule(rule: str, tmp_path: Path) -> None:
+    hook = Verdict("allow", "the hook allows it", "hook:PreToolUse")
+    tool = ToolSpec("fetch", "", {}, safety=NetworkAccess(url_argument="url"))
+    url: JsonObject = {"url": "https://example.com/"}
+    assert judge_with_hook(policy_for(tmp_path, CLEAN), tool, url, hook).is_allowed
+    policy = policy_for(tmp_path, CLEAN, rules=Rules.of(ask=[rule]))
+    assert judge_with_hook(policy, tool, url, hook).verdict == "ask"

@@ -45,7 +45,7 @@ def bypassed(command: str, repo: Path) -> Verdict:
 @pytest.mark.parametrize("command", REFUSED)
 def test_program_that_may_write_protected_files_unnamed_is_refused_in_bypass_mode(command: str, repo: Path) -> None:
     verdict = bypassed(command, repo)
-    assert (verdict.verdict, verdict.rule) == ("deny", "path:protected")
+    assert (verdict.verdict, verdict.check) == ("deny", "path:protected")
     assert judge_shell(command, repo, CLEAN, mode="bypass", home=repo.parent).confinement == "protect"
 
 

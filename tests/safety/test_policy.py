@@ -435,7 +435,7 @@ def test_rule_does_not_apply_in_another_folder(repo: Path) -> None:
 def test_rule_does_not_allow_a_command_that_bash_rejects(repo: Path) -> None:
     probes = Probes(lambda _: "bash rejects its syntax", Repository)
     policy = policy_for(repo, probes, rules=Rules.of(allow=["shell(make test)"]))
-    assert policy.judge(spec_of("shell"), {"command": "make test"}).rule == "shell:syntax"
+    assert policy.judge(spec_of("shell"), {"command": "make test"}).check == "shell:syntax"
 
 
 def test_denied_command_is_found_in_any_position(repo: Path) -> None:

@@ -238,7 +238,7 @@ class TestGrep:
         class Opinion:
             verdict: str
             reason: str = ""
-            rule: str = ""
+            check: str = ""
 
         def judge(path: str, access: Access) -> Opinion:
             return Opinion("ask" if path.endswith("a.py") else "allow")

@@ -91,7 +91,7 @@ def test_git_files_and_folders_are_not_written(runner: ToolRunner, path: str) ->
 class Opinion:
     verdict: str
     reason: str = "because"
-    rule: str = ""
+    check: str = ""
 
 
 def test_path_denied_by_the_policy_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[EventDecision, str]:
 def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:
     """Return the decision for a verdict; empty if the other program decides."""
     # The other program has modes too, and asks before it uses a server or an address for the first time.
-    is_left_to_program = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
+    is_left_to_program = verdict.check.startswith("mode:") or verdict.check in ("mcp", "fetch")
     if verdict.verdict == "deny":
         return "deny"
     if verdict.verdict == "ask":

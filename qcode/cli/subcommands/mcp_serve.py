@@ -174,7 +174,7 @@ def _server(options: Options, root: Path) -> MCPServer:
             raise ToolError(f"kind must be one of {', '.join(CHECKED_KINDS)}")
         judge = await asyncio.to_thread(lambda: permission_check(run_context(options, root, is_attended=False)))
         verdict = await asyncio.to_thread(judge, known_kind, value)
-        row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+        row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.decided_by}
         return _result(f"{verdict.verdict}: {verdict.reason}", row)
 
     return server

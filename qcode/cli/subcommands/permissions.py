@@ -94,7 +94,7 @@ def _check(options: Options, words: Sequence[str]) -> int:
         raise CommandLineError(f"{problem}{quoting}; {_USE}")
     judge = permission_check(_context(options))
     verdict = judge(kind, _as_text(words[1]))
-    write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
+    write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.decided_by)}]\n")
     write_stdout("".join(f"  - {visible(reason)}\n" for reason in verdict.all_reasons))
     if note := judge.note(kind, verdict):
         write_stdout(f"{note}\n")
@@ -232,7 +232,7 @@ def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
         return {"error": "value must be a string"}
     verdict = judge(kind, value)
     note = judge.note(kind, verdict)
-    row: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+    row: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.decided_by}
     return {**row, "note": note} if note else row
 
 

@@ -488,7 +488,7 @@ def with_dangers_of_parts(
 
 def _precedes_dangers(verdict: Verdict) -> bool:
     """Return whether a reason comes before all dangers: a secret, or a character that may hide a danger."""
-    return verdict.rule == SHELL_PATH or names_character(verdict.reason)
+    return verdict.check == SHELL_PATH or names_character(verdict.reason)
 
 
 def _is_generic(verdict: Verdict) -> bool:

@@ -35,15 +35,15 @@ _Group: TypeAlias = "tuple[str, list[str]]"
 
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
-    """The reason why a command needs approval; `rule` is the rule of the verdict."""
+    """The reason why a command needs approval; `check` is the check of the verdict."""
 
-    rule = SHELL_NOT_READ_ONLY
+    check = SHELL_NOT_READ_ONLY
 
 
 class PathNeedsApproval(NeedsApproval):
     """The reason why reading a file that the command names needs approval, whatever the program."""
 
-    rule = SHELL_PATH
+    check = SHELL_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class ReadChecker:
         verdict = self._verdict(path)
         if not verdict.is_allowed:
             # A deny rule about reading binds the file tools; about a command that reads the file, the user decides.
-            is_rule = verdict.verdict == "deny" and not verdict.rule.startswith("path:")
-            reason = f"the rule {verdict.rule} denies it to the file tools" if is_rule else verdict.reason
+            is_denied_by_rule = verdict.verdict == "deny" and bool(verdict.rule)
+            reason = f"the rule {verdict.rule} denies it to the file tools" if is_denied_by_rule else verdict.reason
             raise PathNeedsApproval(f"it reads {self._from_root(path)}: {reason}")
 
     def _check_secrets_below(self, folder: str) -> None:

@@ -46,7 +46,7 @@ _UNCONFINED = "a rule lets the whole command run outside the sandbox"
 class _NeedsSandbox(NeedsApproval):
     """The reason why a command needs approval on a machine without a working sandbox."""
 
-    rule = NO_SANDBOX
+    check = NO_SANDBOX
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Judge:
             for folder in sorted(part.folders):
                 self._check(part.command, folder)
         except NeedsApproval as reason:
-            return Verdict("ask", str(reason), reason.rule)
+            return Verdict("ask", str(reason), reason.check)
         return Verdict("allow", "it only reads", SHELL_READS)
 
     def judge_unconfined_part(self, part: FlowPart) -> Verdict:

@@ -130,8 +130,8 @@ def parse_check(text: str) -> tuple[CheckedKind, str]:
 
 def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
     """Return a verdict in words. If qcode would ask, also name the rule that would allow the call."""
-    names_rule = verdict.rule and verdict.rule not in verdict.reason
-    rule = f" (rule {visible(verdict.rule)})" if names_rule else ""
+    names_rule = verdict.decided_by and verdict.decided_by not in verdict.reason
+    rule = f" (rule {visible(verdict.decided_by)})" if names_rule else ""
     text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
     if verdict.verdict == "ask" and verdict.proposed_rule:
         text += f"\nTo allow it: {visible(verdict.proposed_rule)}"

@@ -58,7 +58,7 @@ def test_every_attack_of_a_class_gets_its_verdict(
         for mode, policy in judges.items():
             verdict = policy.judge(spec_of(attempt.tool), arguments)
             if verdict.verdict != attempt.verdict(mode):
-                wrong.append((attempt.name, mode, verdict.verdict, attempt.verdict(mode), verdict.rule))
+                wrong.append((attempt.name, mode, verdict.verdict, attempt.verdict(mode), verdict.decided_by))
     assert not wrong, "\n".join(map(str, wrong))
 
 

@@ -85,7 +85,7 @@ def test_words_with_any_letters_are_those_that_bash_gets(tmp_path_factory: pytes
 @given(st.lists(LETTERS | st.sampled_from(list("ab1.-_/=")), min_size=1, max_size=12).map("".join))
 def test_word_is_judged_as_if_it_were_quoted_or_refused(word: str) -> None:
     bare, quoted = (judge_shell(f"cat {form}", REPO, home=HOME) for form in (word, f"'{word}'"))
-    assert bare == quoted or bare.rule == "shell:not-plain"
+    assert bare == quoted or bare.check == "shell:not-plain"
 
 
 @pytest.mark.parametrize(

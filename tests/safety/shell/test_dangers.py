@@ -173,7 +173,7 @@ EXPANDS = "its here-document contains an expansion"
 )
 def test_reason_names_the_file_that_a_here_document_is_written_to(command: str, reason: str) -> None:
     verdict = judge_shell(command, REPO)
-    assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", "shell:not-plain", reason)
+    assert (verdict.verdict, verdict.check, verdict.reason) == ("ask", "shell:not-plain", reason)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_reason_names_the_file_that_a_here_document_is_written_to(command: str, 
 )
 def test_reason_names_the_file_of_the_last_command_of_a_list(command: str, reason: str) -> None:
     verdict = judge_shell(command, REPO)
-    assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", "shell:not-plain", reason)
+    assert (verdict.verdict, verdict.check, verdict.reason) == ("ask", "shell:not-plain", reason)
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
@@ -229,7 +229,7 @@ def test_line_with_every_reason_needs_no_list(command: str) -> None:
 )
 def test_restricted_folder_names_the_danger_and_that_it_is_restricted(command: str, reason: str) -> None:
     verdict = judge_shell(command, REPO, is_trusted=False)
-    assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", RESTRICTED, reason)
+    assert (verdict.verdict, verdict.check, verdict.reason) == ("ask", RESTRICTED, reason)
 
 
 def test_danger_is_named_before_the_rule_that_asks() -> None:

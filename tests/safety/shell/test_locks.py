@@ -47,9 +47,9 @@ def test_core_of_the_table_runs_unasked_without_a_sandbox(repo: Path, command: s
 @pytest.mark.parametrize("command", BEYOND_CORE)
 def test_command_beyond_the_core_asks_without_a_sandbox(repo: Path, command: str) -> None:
     asked = judge_shell(command, repo, NO_SANDBOX)
-    assert (asked.verdict, asked.rule) == ("ask", NEEDS_SANDBOX), asked.reason
+    assert (asked.verdict, asked.check) == ("ask", NEEDS_SANDBOX), asked.reason
     allowed = judge_shell(command, repo)
-    assert (allowed.verdict, allowed.rule, allowed.confinement) == ("allow", SHELL_READS, "read-only"), allowed.reason
+    assert (allowed.verdict, allowed.check, allowed.confinement) == ("allow", SHELL_READS, "read-only"), allowed.reason
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_command_beyond_the_core_asks_without_a_sandbox(repo: Path, command: str
 def test_search_asks_if_a_secret_is_in_reach_and_cannot_be_masked(repo: Path, command: str) -> None:
     def judge(support: SandboxSupport, *secrets: str) -> str:
         found = WorkspaceContents(tuple(str(repo / name) for name in secrets))
-        return judge_shell(command, repo, replace(CLEAN, sandbox=lambda: support, contents=lambda: found)).rule
+        return judge_shell(command, repo, replace(CLEAN, sandbox=lambda: support, contents=lambda: found)).check
 
     assert judge(LANDLOCK) == SHELL_READS
     assert judge(LANDLOCK, ".env") == SHELL_PATH
@@ -79,7 +79,7 @@ def test_part_that_needs_the_sandbox_asks_beside_a_part_allowed_by_a_rule(repo: 
     rules = Rules.of(allow=["shell(make)"])
     assert judge_shell(command, repo, rules=rules).confinement == "read-only"
     for whole in (f"make; {command}", f"make && {command}", f"{command} | make"):
-        assert judge_shell(whole, repo, rules=rules).rule == NEEDS_SANDBOX
+        assert judge_shell(whole, repo, rules=rules).check == NEEDS_SANDBOX
     if "$" not in command:
         both = Rules.of(allow=["shell(make)", f"shell({command})"])
         assert judge_shell(f"make; {command}", repo, rules=both).is_allowed
@@ -249,7 +249,7 @@ def test_probes_without_data_allow_nothing(repo: Path) -> None:
 )  # fmt: skip
 def test_bypass_without_a_sandbox_refuses_words_that_may_become_a_protected_name(repo: Path, command: str) -> None:
     verdict = judge_shell(command, repo, NO_SANDBOX, mode="bypass")
-    assert (verdict.verdict, verdict.rule) == ("deny", "path:protected")
+    assert (verdict.verdict, verdict.check) == ("deny", "path:protected")
 
 
 @pytest.mark.parametrize(
@@ -268,4 +268,4 @@ def test_wildcard_matches_multibyte_names_as_bash_does_without_a_locale(repo: Pa
     (repo / "src/\u00e9").symlink_to("../.env")
     seen = subprocess.run(["bash", "-c", "cat src/??"], cwd=repo, env={"LC_ALL": "C"}, capture_output=True, check=True)
     assert seen.stdout == b"SECRET=x"
-    assert judge_shell("cat src/??", repo).rule == SHELL_PATH
+    assert judge_shell("cat src/??", repo).check == SHELL_PATH
