@@ -204,7 +204,9 @@ def test_enter_after_restart_names_a_server_before_it_restarts_one_of_several() 
 def test_mcp_without_servers_says_how_to_add_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/mcp")
-        assert "qcode mcp add NAME -- PROGRAM" in panel_text(run)
+        notice = "No tool servers. Add one in a shell with qcode mcp add NAME -- PROGRAM and restart qcode"
+        await run.until(lambda: notice in " ".join(run.text.split()))
+        assert not run.app.widgets.help.is_open
         await run.send("/mcp restart")
         assert "Name the server: /mcp restart NAME." in run.text
 

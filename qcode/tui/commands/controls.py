@@ -19,7 +19,7 @@ from qcode.text.match import unknown_name_error
 from qcode.text.sentences import capitalized
 from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.failures import with_app_commands
-from qcode.tui.panels.servers import details, listing
+from qcode.tui.panels.servers import NO_SERVERS, details, listing
 
 if TYPE_CHECKING:
     from qcode.agent.permissions import CheckedKind
@@ -341,6 +341,8 @@ def _mcp(context: CommandContext, argument: str) -> None:
         context.view.notify("info", f"Restarting {name}.")
     elif server is not None:
         context.view.show_panel(f"{_SERVERS_TITLE}: {server.name}", details(server))
+    elif not context.screen.servers.statuses:
+        context.view.notify("info", NO_SERVERS)
     else:
         context.view.show_panel(_SERVERS_TITLE, listing(context.screen.servers.statuses))
         context.screen.servers.ask_again()

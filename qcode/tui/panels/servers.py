@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import ServerStatus
 
 NO_SERVERS = (
-    "No tool servers configured. Add one in a shell, then restart qcode:\n\n"
-    "  qcode mcp add NAME -- PROGRAM\n\n"
-    "or start with --mcp-config FILE."
+    "No tool servers. Add one in a shell with qcode mcp add NAME -- PROGRAM and restart qcode, or start qcode with "
+    "--mcp-config FILE."
 )
 _MAX_LOG_LINES = 12
 
@@ -86,8 +85,6 @@ class ServerWatch:
 
 def listing(statuses: tuple[ServerStatus, ...]) -> str:
     """Return the list of servers for the user, sanitized."""
-    if not statuses:
-        return NO_SERVERS
     rows = [line for status in statuses for line in _lines(status)]
     return "\n".join((*rows, "", "/mcp NAME shows a server's tools. /mcp restart NAME restarts it."))
 

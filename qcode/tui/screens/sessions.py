@@ -30,6 +30,7 @@ from qcode.tui.transcript.line import shorten
 if TYPE_CHECKING:
     from qcode.agent.sessions.library import SessionInfo, SessionLibrary
 
+_NO_NAME = "The name is empty. Type one, or press Esc to keep the current name."
 _MAX_PREVIEW_MESSAGES = 4
 _MIN_PREVIEW_HEIGHT = 14
 """The height of the terminal, in rows, from which on the preview is shown."""
@@ -206,10 +207,14 @@ class SessionPicker(Picker):
     @on(Input.Submitted, "#session-name")
     def _rename(self, event: Input.Submitted) -> None:
         event.stop()
+        preview = self.query_one("#session-preview", Static)
+        if not event.value.strip():
+            preview.update(Content.styled(_NO_NAME, "$text-warning"))
+            return
         try:
             self._library.rename(self._renaming_id, event.value)
         except ValueError as refusal:
-            self.query_one("#session-preview", Static).update(Content.styled(str(refusal), "$text-warning"))
+            preview.update(Content.styled(str(refusal), "$text-warning"))
         self._stop_renaming()
         self._load()
 

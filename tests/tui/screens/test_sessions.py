@@ -599,7 +599,9 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
         assert screen.row.id == first
         await run.pilot.press("ctrl+r")
         await run.until(lambda: "Enter save  ·  Esc cancel" in run.screen)
-        await run.pilot.press("ctrl+u", *"Name", "enter")
+        await run.pilot.press("ctrl+u", "enter")
+        await run.until(lambda: "The name is empty. Type one, or press Esc to keep the current name." in run.screen)
+        await run.pilot.press(*"Name", "enter")
         await run.until(lambda: screen.row is None or "Name" in screen.row.label or screen.rows == ())
         assert it.store.load(first).title == "Name"
         await run.pilot.press("escape")
