@@ -253,40 +253,54 @@ class CallRound:
         index = self._index_of(answer.call_id, ("asked", "repeating", "impossible"))
         if index is None:
             return []
-        pending, state = self.calls[index], self._open[index]
-        if state == "impossible":
+        if self._open[index] == "impossible":
             return [*self._resume_after_answer(index, answer), *self.advance(elapsed)]
         if answer.text:
-            if state == "repeating":
-                self.limits.count_denial(pending.call, is_repeated=True)
-            first_line, _, _ = answer.text.partition("\n")
-            summary = answer.summary or first_line
-            settled = self._settle(index, ToolOutcome(answer.text, summary=summary), "done")
-            return [*settled, *self.advance(elapsed)]
+            return [*self._settle_with_answer(index, answer), *self.advance(elapsed)]
         if answer.is_allowed:
-            if state == "repeating":
-                self.limits.repetition.forget()
-            self._open[index] = "running"
-            call, arguments = pending.call, answer.edited_arguments
-            if arguments is None:
-                arguments = parse_object(call.arguments) or {}
-            else:
-                call = replace(call, arguments=json.dumps(arguments))
-                self._edited_calls[index] = _EditedCall(call, answer.editor)
-            called = self.tools.get(call.name)
-            is_backgroundable = called is not None and called.is_backgroundable
-            return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
-        self.denials.append(Denial(pending.call, answer.reason))
+            return self._run(index, answer)
+        return [*self._deny(index, answer), *self.advance(elapsed)]
+
+    def _settle_with_answer(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
+        """Store the user's answer as the result of a call, which does not run."""
+        if self._open[index] == "repeating":
+            self.limits.count_denial(self.calls[index].call, is_repeated=True)
+        first_line, _, _ = answer.text.partition("\n")
+        return self._settle(index, ToolOutcome(answer.text, summary=answer.summary or first_line), "done")
+
+    def _run(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
+        """Run an approved call with its arguments, which the user or a hook may have edited."""
+        if self._open[index] == "repeating":
+            self.limits.repetition.forget()
+        self._open[index] = "running"
+        call, arguments = self.calls[index].call, answer.edited_arguments
+        if arguments is None:
+            arguments = parse_object(call.arguments) or {}
+        else:
+            call = replace(call, arguments=json.dumps(arguments))
+            self._edited_calls[index] = _EditedCall(call, answer.editor)
+        spec = self.tools.get(call.name)
+        is_backgroundable = spec is not None and spec.is_backgroundable
+        return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
+
+    def _deny(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
+        """Record a denial, and store its reason as the result of the call."""
+        call = self.calls[index].call
+        self.denials.append(Denial(call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
-        spec = self.tools.get(pending.call.name)
+        spec = self.tools.get(call.name)
         shown = _denial_for_user(answer, is_question=spec is not None and spec.asks_user) or text
-        if self.limits.count_denial(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
+        is_repeated = self._open[index] == "repeating"
+        if self.limits.count_denial(call, is_repeated=is_repeated) == MAX_SAME_CALLS:
             text += f" This call was denied {MAX_SAME_CALLS} times; the next denial ends the turn. Continue without it."
         outcome = ToolOutcome(
-            text, is_error=True, summary=DECLINED if answer.is_declined else "denied", diff=answer.diff
+            text,
+            is_error=True,
+            summary=DECLINED if answer.is_declined else "denied",
+            diff=answer.diff,
+            shown=None if shown == text else shown,
         )
-        settled = self._settle(index, outcome if shown == text else replace(outcome, shown=shown), "denied")
-        return [*settled, *self.advance(elapsed)]
+        return self._settle(index, outcome, "denied")
 
     def store_outcome(self, call_id: str, outcome: ToolOutcome, elapsed: float) -> list[Effect]:
         """Store the outcome of a running call."""

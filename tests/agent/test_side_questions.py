@@ -306,7 +306,7 @@ def test_side_question_is_refused_if_the_running_turn_has_spent_its_money(tmp_pa
         running = it.conversation.turn
         assert running is not None
         running.tally.ledger.charge(Decimal("0.005"))
-        with pytest.raises(ValueError, match="money limit of this turn is used up"):
+        with pytest.raises(ValueError, match="cost limit of this turn is reached"):
             await Beside(it, budget)()
         it.conversation.cancel()
         hang.go.set()

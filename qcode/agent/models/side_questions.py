@@ -50,7 +50,7 @@ _NO_CALLS = "A side question is answered without tools. Answer with text."
 
 
 class SideQuestions:
-    """The side questions about a conversation. `max_budget_usd` is the money limit of one prompt."""
+    """The side questions about a conversation. `max_budget_usd` is the cost limit of one prompt."""
 
     def __init__(self, conversation: Conversation, max_budget_usd: Decimal | None) -> None:
         self._conversation = conversation
@@ -61,7 +61,7 @@ class SideQuestions:
     ) -> AsyncGenerator[TurnEvent, None]:
         """Ask `question`, and yield the events of its turn. Closing the iterator cancels the request.
 
-        `on_usage` is called at the end if a request was sent. Raise `ValueError` if the money limit is used up.
+        `on_usage` is called at the end if a request was sent. Raise `ValueError` if the cost limit is reached.
         """
         conversation, client = self._conversation, self._conversation.client
         history, prompt = _side_request(question, conversation.messages)
@@ -84,9 +84,9 @@ class SideQuestions:
         )
 
     def remaining_budget(self) -> Decimal | None:
-        """Return the money limit of one prompt, or the remaining one of the running turn; None if unlimited.
+        """Return the cost limit of one prompt, or the remaining one of the running turn; None if unlimited.
 
-        Raise `ValueError` if it is used up.
+        Raise `ValueError` if it is reached.
         """
         running = self._conversation.turn
         budget = self._max_budget_usd if running is None else running.settings.max_budget_usd
@@ -94,7 +94,7 @@ class SideQuestions:
             return budget
         remaining = budget - running.tally.ledger.spent
         if remaining <= 0:
-            raise ValueError("The money limit of this turn is used up. Ask again after it.")
+            raise ValueError("The cost limit of this turn is reached. Ask again when the turn has ended.")
         return remaining
 
 

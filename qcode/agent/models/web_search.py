@@ -36,7 +36,8 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
     if not key:
         origin = settings.origin("tools.web_search")
         raise QcodeError(
-            f'{origin}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
+            f'{origin}: tools.web_search is "{service.name}", and {service.key_variable} is not set; set it, or '
+            "change tools.web_search",
             ExitCode.NO_CREDENTIAL,
         )
     if not is_sendable(key):

@@ -64,7 +64,7 @@ class FunctionTool:
         self.function = function
         name = name or function.__name__
         if not _NAME.fullmatch(name):
-            raise TypeError(f"tool {quoted(name)}: a name has letters, digits, _ and -, at most 64")
+            raise TypeError(f"tool {quoted(name)}: a name has at most 64 letters, digits, _ and -")
         if SERVER_SEPARATOR in name:
             raise TypeError(f"tool {quoted(name)}: names with {SERVER_SEPARATOR} belong to tool servers")
         signature = _signature(function, name)

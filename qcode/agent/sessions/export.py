@@ -84,7 +84,8 @@ def export_request(typed: str) -> ExportRequest:
     form = next((form for form in EXPORT_FORMS if form == first), None)
     path = after_first.strip() if form else format_and_path
     if form is None and first in _OTHER_FORMATS:
-        raise ValueError(f"Unknown format {quoted(first)}: choose md, json or html. For a file of that name: ./{first}")
+        remedy = f"Choose md, json or html, or type ./{first} for a file of that name."
+        raise ValueError(f"Unknown format {quoted(first)}. {remedy}")
     turns = next((option["turns"] for option in options if option["turns"]), "")
     return ExportRequest(form or form_of(path), path, turns, not any(option["none"] for option in options))
 

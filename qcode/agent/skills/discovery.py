@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache
@@ -290,48 +290,44 @@ class _SkillWalk:
             return
         if folder.path.is_symlink():
             self._report_broken_link(folder.path, folder)
-        if folder.is_configured:
-            try:
-                skill_file = next((name for name in FILE_NAMES if (folder.path / name).is_file()), None)
-            except OSError:
-                skill_file = None
-            if skill_file is not None:
-                yield str(folder.path / skill_file), os.path.realpath(folder.path / skill_file)
-                return
+        if folder.is_configured and (skill_file := _skill_file_in(folder.path)) is not None:
+            yield str(skill_file), os.path.realpath(skill_file)
+            return
         pending = [_PendingFolder(str(folder.path), top, depth=0)]
         visited = {top}
         while pending:
             current = pending.pop()
             entries = _entries(current.path)
-            skill_file = next((name for name in FILE_NAMES if name in entries), None)
-            if skill_file is not None and current.depth:
-                path, real = f"{current.path}/{skill_file}", _real(entries[skill_file], current.real)
+            name = next((name for name in FILE_NAMES if name in entries), None)
+            if name is not None and current.depth:
+                path, real = f"{current.path}/{name}", _real(entries[name], current.real)
                 if not self._leaves_project(path, real, folder):
                     yield path, real
+            elif current.depth < MAX_DEPTH:
+                subfolders = list(self._subfolders(current, entries, folder, visited))
+                pending += reversed(subfolders)  # `pop` returns the last one
+
+    def _subfolders(
+        self, parent: _PendingFolder, entries: Mapping[str, os.DirEntry[str]], folder: SkillFolder, visited: set[str]
+    ) -> Iterator[_PendingFolder]:
+        """Yield the folders to read in `parent` by name, and add them to `visited`."""
+        for name in sorted(entries):
+            path = os.path.join(parent.path, name)  # noqa: PTH118
+            if name in _SKIPPED_FOLDERS:
                 continue
-            if current.depth == MAX_DEPTH:
+            if not _is_folder(entries[name]):
+                if entries[name].is_symlink():
+                    self._report_broken_link(Path(path), folder)
                 continue
-            subfolders: list[_PendingFolder] = []
-            for name in sorted(entries):
-                path = os.path.join(current.path, name)  # noqa: PTH118
-                if name in _SKIPPED_FOLDERS:
-                    continue
-                if not _is_folder(entries[name]):
-                    if entries[name].is_symlink():
-                        self._report_broken_link(Path(path), folder)
-                    continue
-                self._folders += 1
-                if self._folders > MAX_FOLDERS:
-                    if self._folders == MAX_FOLDERS + 1:
-                        self._problems.append(
-                            f"{folder.label}: more than {MAX_FOLDERS:,} folders; the rest are not read"
-                        )
-                    break
-                real = _real(entries[name], current.real)
-                if real not in visited and not self._leaves_project(path, real, folder):
-                    visited.add(real)
-                    subfolders.append(_PendingFolder(path, real, current.depth + 1))
-            pending += reversed(subfolders)  # `pop` returns the last one
+            self._folders += 1
+            if self._folders > MAX_FOLDERS:
+                if self._folders == MAX_FOLDERS + 1:
+                    self._problems.append(f"{folder.label}: more than {MAX_FOLDERS:,} folders; the rest are not read")
+                return
+            real = _real(entries[name], parent.real)
+            if real not in visited and not self._leaves_project(path, real, folder):
+                visited.add(real)
+                yield _PendingFolder(path, real, parent.depth + 1)
 
     def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
         """Report a link to a folder that does not exist, such as the folder of an uninstalled skill."""
@@ -348,6 +344,14 @@ class _SkillWalk:
             f"{Path(path).relative_to(folder.project_root)}: leads outside the project and is not read"
         )
         return True
+
+
+def _skill_file_in(folder: Path) -> Path | None:
+    """Return the `SKILL.md` of a folder, None if it has none or cannot be read."""
+    try:
+        return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
+    except OSError:
+        return None
 
 
 def _entries(folder: str) -> dict[str, os.DirEntry[str]]:

@@ -107,15 +107,7 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
         return compact_or_end(state, EndWithError(error.info), attempt)
-    is_shorter = state.superseded is not None and attempt.shown_chars <= len(state.superseded.text)
-    if state.reply_drafts:
-        is_continued = attempt.shown_chars > 0
-    else:
-        # A call in a broken stream may be incomplete, so an attempt with a call is sent again. Only text that the front
-        # end cannot remove is continued, without the call.
-        may_drop_call = not attempt.has_call or state.plan.output.is_append_only
-        is_continued = attempt.has_nonblank_text and may_drop_call
-    is_continued = is_continued and not is_shorter
+    is_continued = _can_continue(state, attempt)
     # New text is progress, so this failure does not follow directly on the earlier ones.
     state.consecutive_failures = 1 if is_continued else state.consecutive_failures + 1
     delay = delay_before_retry(error, state.consecutive_failures, failure.jitter, state.plan.retries)
@@ -145,6 +137,18 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     assert limit_wait is not None
     state.consecutive_failures = 0
     return _wait_or_ask(state, backoff, error.info, limit_wait, failure.jitter)
+
+
+def _can_continue(state: ReplyState, attempt: Attempt) -> bool:
+    """Return whether the next request can continue the text of a failed attempt; otherwise its request is repeated."""
+    if state.superseded is not None and attempt.shown_chars <= len(state.superseded.text):
+        return False  # the superseded text is longer
+    if state.reply_drafts:
+        return attempt.shown_chars > 0
+    # A call in a broken stream may be incomplete, so an attempt with a call is sent again. Only text that the front end
+    # cannot remove is continued, without the call.
+    may_drop_call = not attempt.has_call or state.plan.output.is_append_only
+    return attempt.has_nonblank_text and may_drop_call
 
 
 def _wait_or_ask(

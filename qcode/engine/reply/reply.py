@@ -440,25 +440,9 @@ class Reply:
         if _is_stopped(shape):
             state.absorb_text(attempt)
             return failures.finish_stopped(state, decision, attempt, shape)
-        continuing = self._continuation_request(attempt)
-        state.absorb(attempt)
         if decision.is_cut:
-            state.mark_cut(shape.raw_stop)
-            is_exhausted = decision.why == "budget_exhausted"
-            is_window_full = is_exhausted and state.fit_cap(continuing, continuing.max_tokens) is None
-            note = describe_cut(state.records, decision.why)
-            overspent = state.plan.max_budget_usd if not state.is_affordable else None
-            if is_exhausted and overspent is not None:
-                note = describe_overspent(state.records, overspent)
-                return state.finish(
-                    "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
-                )
-            if is_window_full:
-                note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
-            truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
-            if is_window_full:
-                return failures.compact_or_end(state, truncated)
-            return failures.end_uncompacted(state, truncated)
+            return self._finish_cut(decision, attempt, shape)
+        state.absorb(attempt)
         effects: list[Effect] = []
         if shape.stop is StopReason.UNKNOWN:
             reason = f'"{shape.raw_stop}"' if shape.raw_stop else "none"
@@ -466,6 +450,26 @@ class Reply:
             text = f"{model}: the reply ended with an unknown stop reason ({reason}); its text is kept."
             effects.append(Emit(Notice("warning", text, is_once=True)))
         return effects + state.finish("done", shape.stop, shape.raw_stop)
+
+    def _finish_cut(self, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+        """End the reply as truncated, or request a compaction if only the full window prevents a continuation."""
+        state = self._state
+        continuing = self._continuation_request(attempt)
+        state.absorb(attempt)
+        state.mark_cut(shape.raw_stop)
+        is_exhausted = decision.why == "budget_exhausted"
+        cost_limit = state.plan.max_budget_usd
+        if is_exhausted and cost_limit is not None and not state.is_affordable:
+            note = describe_overspent(state.records, cost_limit)
+            return state.finish(
+                "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
+            )
+        if is_exhausted and state.fit_cap(continuing, continuing.max_tokens) is None:
+            note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
+            truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
+            return failures.compact_or_end(state, truncated)
+        note = describe_cut(state.records, decision.why)
+        return failures.end_uncompacted(state, KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note))
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """End a reply that has nothing usable."""

@@ -292,7 +292,7 @@ def test_name_of_a_tool_is_unique(tmp_path: Path) -> None:
     for tools in ([ticket, ticket], [tool(name="read")(close.function)]):
         with pytest.raises(UsageError, match="is already used"):
             asyncio.run(_open(tmp_path, tools))
-    with pytest.raises(TypeError, match="a name has letters"):
+    with pytest.raises(TypeError, match="a name has at most 64 letters"):
         tool(lambda: "")
     with pytest.raises(TypeError, match="belong to tool servers"):
         tool(name="server__search")(close.function)
