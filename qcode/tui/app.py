@@ -330,7 +330,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
-        (self.widgets.approval if self.widgets.approval.request is not None else self.widgets.prompt).focus()
+        (self.widgets.approval if self.widgets.approval.shown_approval is not None else self.widgets.prompt).focus()
 
     @on(Transcript.LinkClicked)
     def _open_link(self, event: Transcript.LinkClicked) -> None:
@@ -382,7 +382,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         # `had_focus`: the focused widget got the key and did not use it, for example Alt+Y in the prompt.
         if self.had_focus or self.focused not in (None, self.widgets.prompt) or len(self.screen_stack) > 1:
             return
-        if self.is_ready and self.widgets.approval.request is not None:
+        if self.is_ready and self.widgets.approval.shown_approval is not None:
             self.widgets.approval.focus()
             return
         self.widgets.prompt.focus()

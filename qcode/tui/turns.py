@@ -153,7 +153,7 @@ class Turns:
         for approval_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
-        if self._widgets.approval.request is None:
+        if self._widgets.approval.shown_approval is None:
             self._widgets.prompt.focus()
         return True
 
@@ -311,7 +311,7 @@ class Turns:
 
     def after_question(self) -> None:
         """Focus the prompt if no other question is open, and announce that the turn continues."""
-        if self._widgets.approval.request is None:
+        if self._widgets.approval.shown_approval is None:
             self._widgets.prompt.focus()
             if self.is_running:
                 self._announce("working")

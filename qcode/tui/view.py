@@ -160,7 +160,7 @@ class AppView:
 
     @property
     def has_question(self) -> bool:
-        return self._widgets.approval.request is not None
+        return self._widgets.approval.shown_approval is not None
 
     @property
     def is_writing_answer(self) -> bool:
@@ -517,7 +517,7 @@ class AppView:
     def fold(self) -> None:
         """Fold or unfold the transcript; while a question is open, show all of the question in a pager."""
         approval = self._widgets.approval
-        if approval.request is None:
+        if approval.shown_approval is None:
             self._toggle_folds()
             return
         if not approval.view.has_more:
@@ -550,8 +550,8 @@ class AppView:
         """Focus the open question or the prompt, and insert `typed`, which the user typed to leave the cards."""
         widgets = self._widgets
         widgets.status.change(hint="")
-        (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
-        if typed and widgets.approval.request is not None:
+        (widgets.approval if widgets.approval.shown_approval is not None else widgets.prompt).focus()
+        if typed and widgets.approval.shown_approval is not None:
             widgets.approval.write(typed)
         elif typed:
             widgets.prompt.paste_text(typed)
@@ -559,10 +559,10 @@ class AppView:
     def open_editor(self) -> None:
         """Edit the prompt, the answer to a question, or the call that a question is about."""
         approval = self._widgets.approval
-        if approval.request is not None and approval.open_answer():
-            self.run_later(self._edit_answer(approval.request.id))
-        elif approval.request is not None and approval.draft is not None:
-            self.run_later(self._revise(approval.request.id, approval.draft))
+        if approval.shown_approval is not None and approval.open_text_field():
+            self.run_later(self._edit_answer(approval.shown_approval.id))
+        elif approval.shown_approval is not None and approval.draft is not None:
+            self.run_later(self._revise(approval.shown_approval.id, approval.draft))
         else:
             self.run_later(self._external.edit())
 
@@ -574,9 +574,9 @@ class AppView:
 
     async def _edit_answer(self, approval_id: str) -> None:
         approval = self._widgets.approval
-        edited = await self._external.edited_text(approval.answer_text, "answer.md", "the answer is unchanged")
-        is_open = approval.request is not None and approval.request.id == approval_id
-        if is_open and (edited is not None or not approval.answer_text):
+        edited = await self._external.edited_text(approval.field_text, "answer.md", "the answer is unchanged")
+        is_open = approval.shown_approval is not None and approval.shown_approval.id == approval_id
+        if is_open and (edited is not None or not approval.field_text):
             approval.write((edited or "").rstrip("\n"), replaces=True)
 
     def edit_file(self, path: str) -> None:

@@ -72,7 +72,7 @@ async def draw() -> str:
         await until_ready(app, pilot)
         app.widgets.prompt.insert("make greet nicer to use")
         await pilot.press("enter")
-        while app.widgets.approval.request is None:
+        while app.widgets.approval.shown_approval is None:
             await pilot.pause()
         await pilot.pause()
         app.widgets.transcript.flush()

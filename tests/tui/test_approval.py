@@ -71,7 +71,7 @@ def _finished() -> ReplyFinished:
 
 async def _until_asked(run: Running) -> None:
     await run.send("look")
-    await run.until(lambda: run.app.widgets.approval.request is not None)
+    await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
     await run.pilot.pause()
 
 
@@ -81,7 +81,7 @@ async def _answer(run: Running, *keys: str) -> None:
     run.clock.now += GUARD_SECONDS
     await run.pilot.press(*keys)
     await run.until_idle()
-    assert run.app.widgets.approval.request is None, keys
+    assert run.app.widgets.approval.shown_approval is None, keys
     assert not run.app.widgets.approval.display
     assert run.app.focused is run.app.widgets.prompt
 
@@ -199,7 +199,7 @@ def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
         await gate.reached.wait()
         await run.pilot.press("a")
         gate.open()
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         for key in ("n", "y", "space", "w", "x", "backspace", "enter", "a", "y"):
             await run.pilot.press(key)
             run.clock.now += 0.1
@@ -226,7 +226,7 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
                 await run.pilot.press(key)
 
         await run.send("look")
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         await type_slowly("w", "h", "y", "space", "1")
         assert conversation.answers == []
         assert run.app.widgets.prompt.text == "why 1"
@@ -373,7 +373,7 @@ def test_draft_row_shows_the_text_around_its_cursor() -> None:
         return written
 
     text = "".join(f"{number:02}." for number in range(40))
-    assert shown("say helo", 7) == "say hel▏o"
+    assert shown("say one", 6) == "say on▏e"
     assert shown("two words ", 10) == "two words "
     assert shown(text, len(text)) == f"…{text[-28:]}"
     assert shown(text, 0) == f"▏{text[:27]}…"
@@ -423,7 +423,7 @@ def test_words_typed_for_the_prompt_do_not_answer() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
-        assert run.app.widgets.approval.answer_text == "use yarn"
+        assert run.app.widgets.approval.field_text == "use yarn"
         await run.pilot.press("escape", "escape")
         await run.until_idle()
         assert run.app.widgets.prompt.text == "use yarn"
@@ -504,7 +504,7 @@ def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monke
         assert len(conversation.answers) == 1, "no key answers until the edited call is shown"
         assert "touch one" in run.screen
         judged.open()
-        await run.until(lambda: run.app.widgets.approval.request == revised)
+        await run.until(lambda: run.app.widgets.approval.shown_approval == revised)
         await run.pilot.pause()
         assert "touch two" in run.screen
         assert "edited by you" in run.screen
@@ -615,7 +615,7 @@ def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
         await run.until(lambda: "Typing a reason for No: y" in run.screen)
         await run.pilot.press("enter", "enter")
         assert conversation.answers == []
-        assert run.app.widgets.approval.answer_text == "y"
+        assert run.app.widgets.approval.field_text == "y"
         await run.pilot.press("escape", "escape")
         await run.until_idle()
 
@@ -633,7 +633,7 @@ def test_second_approval_has_its_own_300_ms() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y", "y")
         assert conversation.answers == [("c1", Allow())]
-        assert run.app.widgets.approval.request == second
+        assert run.app.widgets.approval.shown_approval == second
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("n")
         await run.until_idle()
@@ -651,7 +651,7 @@ def test_limit_question_names_the_end_and_is_answered_like_an_approval() -> None
     async def test(run: Running) -> None:
         for key, answer in rows:
             await _until_asked(run)
-            asked = run.app.widgets.approval.request
+            asked = run.app.widgets.approval.shown_approval
             assert asked is not None
             assert asked.question.endswith("(in 2 h 10 min) and continue?")
             run.clock.now += GUARD_SECONDS
@@ -707,7 +707,7 @@ def test_transcript_scrolls_and_the_prompt_keeps_its_text_during_an_approval() -
         await gate.reached.wait()
         await run.type("draft")
         gate.open()
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         transcript = run.app.widgets.transcript
         await run.until(lambda: transcript.max_scroll_y > 20)
         await run.pilot.press("ctrl+home")

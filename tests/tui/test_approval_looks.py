@@ -125,7 +125,7 @@ def test_approval_looks_as_recorded(
     async def run(pilot: Pilot[int]) -> None:
         assert isinstance(pilot.app, QcodeApp)
         await until_ready(pilot.app, pilot)
-        while pilot.app.widgets.approval.request is None:
+        while pilot.app.widgets.approval.shown_approval is None:
             await pilot.pause()
         app.options.clock.now += 1  # type: ignore[attr-defined]  # the clock of the test
         await pilot.press(*keys)

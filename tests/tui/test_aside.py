@@ -208,7 +208,7 @@ def test_question_and_help_take_the_place_of_the_panel(tmp_path: Path) -> None:
         await pressed(run, "escape")
         assert "An answer" in shown(run)
         await run.send("write it")
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         await run.pilot.pause()
         assert shown(run) == ""
         await pressed(run, "escape")
@@ -302,7 +302,7 @@ def test_linear_mode_prints_an_aside_and_adds_it_on_request(tmp_path: Path) -> N
 
     it, output = asyncio.run(body())
     assert "Assistant:\nThe third." in output
-    assert "(not part of the conversation; /btw without a question adds it to your next message)" in output
+    assert "(not part of the conversation; /btw without a question attaches it to your next message)" in output
     assert "Note: Attached the aside to your next message." in output
     assert "<aside" in str(it.provider.requests[1].messages[-1])
 

@@ -121,10 +121,10 @@ async def play(context: RunContext, provider: ScriptedProvider) -> Played:
         await run.send("Go.")
         await run.until(lambda: app.turns.is_running)
         while True:
-            await run.until(lambda: approval.request is not None or not app.turns.is_running)
-            if approval.request is None:
+            await run.until(lambda: approval.shown_approval is not None or not app.turns.is_running)
+            if approval.shown_approval is None:
                 break
-            played.asked.append(approval.request.id)
+            played.asked.append(approval.shown_approval.id)
             played.screens.append(run.screen)
             clock.now += GUARD_SECONDS
             await pilot.press(*_ANSWER_NO)

@@ -57,7 +57,7 @@ def _script(*approvals: CallApproval, text: str = TEXT) -> ScriptedConversation:
 
 async def _until_asked(run: Running, *, is_late: bool = True) -> None:
     await run.send("look")
-    await run.until(lambda: run.app.widgets.approval.request is not None)
+    await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
     await run.pilot.pause()
     if is_late:
         run.clock.now += GUARD_SECONDS
@@ -328,10 +328,10 @@ def test_ctrl_g_edits_the_call_also_if_a_reason_is_typed() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         await run.pilot.press(*"use it")
-        assert not run.app.widgets.approval.open_answer()
+        assert not run.app.widgets.approval.open_text_field()
         assert run.app.widgets.approval.draft == draft
         await _press_slowly(run, "enter")
-        assert run.app.widgets.approval.open_answer()
+        assert run.app.widgets.approval.open_text_field()
         await _stop(run)
 
     drive(test, conversation)
@@ -472,7 +472,7 @@ def test_double_click_selects_a_word_of_the_text_field_and_of_the_prompt() -> No
         await run.pilot.click("#prompt", offset=(7, 0), times=3)
         assert run.app.widgets.prompt.selected_text == "some draft_text here"
         await run.pilot.press("enter")
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press(*"one two", "space", *"three")
         await run.pilot.click("#approval-answer", offset=(5, 0), times=2)

@@ -94,7 +94,7 @@ def test_server_approval_is_asked_once_and_answered_with_a_key() -> None:
 
     async def test(run: Running) -> None:
         panel = run.app.widgets.approval
-        await run.until(lambda: panel.request is not None)
+        await run.until(lambda: panel.shown_approval is not None)
         assert [option.label for option in panel.options] == ["Yes, from now on", "No, not in this session"]
         servers.changed()
         await run.pilot.pause()
@@ -105,7 +105,7 @@ def test_server_approval_is_asked_once_and_answered_with_a_key() -> None:
         await run.pilot.press("y")
         await run.pilot.pause()
         assert servers.answers == [("k1", Allow())]
-        assert panel.request is None
+        assert panel.shown_approval is None
         assert run.app.focused is run.app.widgets.prompt
         assert run.conversation.answers == []
 
@@ -117,14 +117,14 @@ def test_esc_postpones_a_server_approval_and_mcp_asks_again() -> None:
 
     async def test(run: Running) -> None:
         panel = run.app.widgets.approval
-        await run.until(lambda: panel.request is not None)
+        await run.until(lambda: panel.shown_approval is not None)
         await run.pilot.press("escape")
         await run.pilot.pause()
-        assert panel.request is None
+        assert panel.shown_approval is None
         assert "theirs is waiting for approval. /mcp asks again." in run.text
         assert servers.answers == []
         await run.send("/mcp")
-        await run.until(lambda: panel.request is not None)
+        await run.until(lambda: panel.shown_approval is not None)
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("n")
         await run.pilot.pause()
@@ -141,7 +141,7 @@ def test_interrupted_turn_keeps_the_server_approval_open() -> None:
 
     async def test(run: Running) -> None:
         panel = run.app.widgets.approval
-        await run.until(lambda: panel.request is not None)
+        await run.until(lambda: panel.shown_approval is not None)
         run.app.widgets.prompt.post_message(Prompt.Submitted("go", "go"))
         await run.until(lambda: len(panel.open_ids) == 2)
         assert run.app.turns.stop()
@@ -157,7 +157,7 @@ def test_stale_server_question_is_withdrawn_and_notices_are_shown() -> None:
 
     async def test(run: Running) -> None:
         panel = run.app.widgets.approval
-        await run.until(lambda: panel.request is not None)
+        await run.until(lambda: panel.shown_approval is not None)
         servers.asks = (replace(QUESTION, id="k2"),)
         servers.notices = (Notice("warning", "tool servers: git failed: [red]no"),)
         servers.changed()
@@ -217,7 +217,7 @@ def test_server_approval_is_readable_at_forty_columns() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         await run.pilot.pause()
         screen = painted(run)
         assert "This project wants to start" in screen
@@ -232,12 +232,12 @@ def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) ->
 
     async def wait(pilot: Pilot[int]) -> None:
         await until_ready(app, pilot)
-        while app.widgets.approval.request is None:
+        while app.widgets.approval.shown_approval is None:
             await pilot.pause()
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait)
-    assert app.widgets.approval.request == QUESTION
+    assert app.widgets.approval.shown_approval == QUESTION
 
 
 LISTING = ServerListing(

@@ -96,8 +96,8 @@ def test_approval_looks_as_recorded(snap_compare: Compare) -> None:
     approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)", kind="edit", offers=("edits",))
     script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), ApprovalRequested(approval)]
     app = _app([*script, UntilAnswered("c1")])
-    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.request is not None))
-    assert app.widgets.approval.request == approval
+    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.shown_approval is not None))
+    assert app.widgets.approval.shown_approval == approval
 
 
 QUESTION = Question(
@@ -116,7 +116,7 @@ def test_question_looks_as_recorded(snap_compare: Compare) -> None:
         ApprovalRequested(QUESTION),
     ]
     app = _app([*script, UntilAnswered("c1")])
-    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.request is not None))
+    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.shown_approval is not None))
     assert [option.label for option in app.widgets.approval.options] == [
         "In memory",
         "In a file of the project's own folder",
@@ -126,9 +126,9 @@ def test_question_looks_as_recorded(snap_compare: Compare) -> None:
 
 def test_question_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app = _app([StepStarted(1), reply("", QUESTION.call), ApprovalRequested(QUESTION), UntilAnswered("c1")])
-    asked = _when(lambda app: app.widgets.approval.request is not None)
+    asked = _when(lambda app: app.widgets.approval.shown_approval is not None)
     assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
-    assert app.widgets.approval.request == QUESTION
+    assert app.widgets.approval.shown_approval == QUESTION
 
 
 def test_finished_tool_looks_as_recorded(snap_compare: Compare) -> None:

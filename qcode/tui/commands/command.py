@@ -128,8 +128,9 @@ class CommandContext:
     """The commands of this front end, without the prompts of tool servers."""
     model_use: ModelUse
     view: View
+    """The front end."""
     app: AppView | None = None
-    """The app, None in the linear mode."""
+    """The same object as `view` in the app; None in the linear mode."""
     typed: str = ""
     """The command as typed, empty for a command run by a key. `keep_typed` puts it back into the prompt."""
     key_guard: KeyGuard = field(default_factory=KeyGuard)
@@ -157,7 +158,7 @@ class CommandContext:
 
     @property
     def screen(self) -> AppView:
-        """The app, for a command that `needs_screen`."""
+        """The same object as `app`, for a command that `needs_screen` and therefore runs only in the app."""
         assert self.app is not None, "a command that needs a screen was run without one"
         return self.app
 

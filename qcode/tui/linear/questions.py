@@ -53,7 +53,7 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _ChoiceResult:
     """The result of a question with choices."""
 
     result: Option | Decision | None
@@ -137,7 +137,7 @@ class LinearQuestions:
                 return await self._read_text(form, chosen.rejected)
             return result.decision
 
-    async def _choose(self, form: Form, draft: Draft | None) -> _Chosen:
+    async def _choose(self, form: Form, draft: Draft | None) -> _ChoiceResult:
         """Read lines until one of them is a choice, or a decision by its text."""
         rejected = ""
         takes_text = form.text_decision is Answer
@@ -149,19 +149,19 @@ class LinearQuestions:
             typed = line.strip()
             if typed.lower() == EDIT_LETTER and draft is not None:
                 if (revised := await self._edit_call(draft)) is not None:
-                    return _Chosen(revised)
+                    return _ChoiceResult(revised)
                 continue
             matches = matching_options(typed, form.options)
             if len(matches) == 1:
                 if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
                     self._view.print_text(f"Chosen: {matches[0].label}.")
-                return _Chosen(matches[0], rejected)
+                return _ChoiceResult(matches[0], rejected)
             if takes_text and typed and not matches and not typed.isdigit():
-                return _Chosen(Answer(typed))
+                return _ChoiceResult(Answer(typed))
             if " " in typed:
                 rejected = typed
             self._reject(typed, form.options, matches, keeps_text=bool(rejected))
-        return _Chosen(None)
+        return _ChoiceResult(None)
 
     def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
         """Report that a typed line is not a choice, and name the choices. `keeps_text`: a key sends it as a reason."""

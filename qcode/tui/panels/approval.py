@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
 _ARROW_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
-_MAX_ANSWER_ROWS = 6
+_MAX_FIELD_ROWS = 6
 _MAX_WRITTEN_CELLS = 40
 """The width of the text that the user has written, as shown after the choice that opens the closed text field."""
 
@@ -89,7 +89,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = 0
         self._held_keys = HeldKeys(self.set_timer, self._choose)
         self._pause_timer: Timer | None = None
-        self._is_answering = False  # the text field is open
+        self._is_field_open = False  # the text field is open
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
         self._moved_draft: MovedDraft | None = None
         self._pending_breaks = 0  # the Enter keys since the draft was moved: line breaks if pasted text follows them
@@ -102,7 +102,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.display = False
 
     @cached_property
-    def _answer(self) -> AnswerField:
+    def _text_field(self) -> AnswerField:
         """The text field, created for the first question: an editor is slow to create."""
         return AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
 
@@ -113,13 +113,13 @@ class ApprovalPanel(Vertical, can_focus=True):
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the text field if the user is writing, otherwise the choices."""
         if self.is_writing_text:
-            self._answer.focus(scroll_visible)
+            self._text_field.focus(scroll_visible)
         else:
             super().focus(scroll_visible)
         return self
 
     @property
-    def request(self) -> PanelQuestion | None:
+    def shown_approval(self) -> PanelQuestion | None:
         """The approval that is shown."""
         return self._open_questions[0].approval if self._open_questions else None
 
@@ -143,12 +143,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def is_writing_text(self) -> bool:
         """Whether the user is writing an answer or a reason."""
-        return self._is_answering and self.request is not None
+        return self._is_field_open and self.shown_approval is not None
 
     @property
     def selected_text(self) -> str:
         """The text that is selected in the text field."""
-        return self._answer.selected_text if self.is_writing_text else ""
+        return self._text_field.selected_text if self.is_writing_text else ""
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -158,7 +158,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def draft(self) -> Draft | None:
         """The editable part of the shown call, as the user has last edited it; None if it cannot be edited now."""
-        approval = self.request
+        approval = self.shown_approval
         if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_being_revised:
             return None
         return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
@@ -197,19 +197,19 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def withdraw(self, approval_id: str) -> bool:
         """Remove an approval that needs no answer any more; return whether it was shown."""
-        was_shown = self.request is not None and self.request.id == approval_id
+        was_shown = self.shown_approval is not None and self.shown_approval.id == approval_id
         if was_shown:
             self._move_text_to_prompt()
         self._open_questions = [question for question in self._open_questions if question.approval.id != approval_id]
         if was_shown:
             self._open()
-        elif self.request is not None:
+        elif self.shown_approval is not None:
             self._paint()
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
         """Remove every approval of the turn and return their ids. Approvals of tool servers stay."""
-        if not isinstance(self.request, ServerApproval):
+        if not isinstance(self.shown_approval, ServerApproval):
             self._move_text_to_prompt()
         open_ids = self.open_ids
         self._open_questions = [item for item in self._open_questions if isinstance(item.approval, ServerApproval)]
@@ -218,18 +218,18 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _move_text_to_prompt(self) -> None:
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
-        if self.request is not None and self.request.id == self._text_field_id:
-            text, moved = self._answer.whole_text, self._moved_draft
-            if moved is not None and moved.field_text == self._answer.text:
+        if self.shown_approval is not None and self.shown_approval.id == self._text_field_id:
+            text, moved = self._text_field.whole_text, self._moved_draft
+            if moved is not None and moved.field_text == self._text_field.text:
                 text = moved.prompt_text
             if text.strip():
                 self._prompt.put_back(text)
         self._text_field_id = ""
 
     @property
-    def answer_text(self) -> str:
+    def field_text(self) -> str:
         """The text that the user has written in the text field."""
-        return self._answer.whole_text
+        return self._text_field.whole_text
 
     def write(self, text: str, *, replaces: bool = False) -> None:
         """Add `text` to the open text field, or to the draft if the field is closed.
@@ -239,20 +239,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self.is_writing_text:
             self._paste_into_draft(text)
         elif replaces:
-            self._answer.replace_in_one_step(text, (0, 0), self._answer.document.end)
+            self._text_field.replace_in_one_step(text, (0, 0), self._text_field.document.end)
             if not text.strip():
                 self.go_back()
         else:
-            self._answer.insert(text)
+            self._text_field.insert(text)
 
     @property
     def is_editable(self) -> bool:
         """Whether the external editor can open the call of the question, or the answer to it."""
         return self.draft is not None or (
-            self.request is not None and (self.is_writing_text or bool(self._form.typing_caption))
+            self.shown_approval is not None and (self.is_writing_text or bool(self._form.typing_caption))
         )
 
-    def open_answer(self) -> bool:
+    def open_text_field(self) -> bool:
         """Open the text field if the question takes a typed text; return whether the field is open.
 
         If the call can be edited, do not open the field: the external editor then gets the call, not a reason for No.
@@ -260,15 +260,15 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.draft is not None:
             return self.is_writing_text
         if self._takes_typed_answer:
-            self._move_draft_to_answer()
-        elif self.request is not None and self._form.typing_caption and not self._is_answering:
-            self._show_answer()
+            self._move_draft_to_field()
+        elif self.shown_approval is not None and self._form.typing_caption and not self._is_field_open:
+            self._open_field()
         return self.is_writing_text
 
     def go_back(self) -> bool:
         """Return from the text field or a warning to the choices; return False if neither is open."""
         self._held_keys.end()
-        if self.request is not None and BACK in self.options:
+        if self.shown_approval is not None and BACK in self.options:
             self._choose(BACK)
             return True
         if not self.is_writing_text or self._form.is_text_only:
@@ -281,14 +281,14 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         While keys are guarded, the plan stays open, but return True, so that the key has no other effect.
         """
-        if not isinstance(self.request, PlanApproval) or self.is_writing_text:
+        if not isinstance(self.shown_approval, PlanApproval) or self.is_writing_text:
             return False
         if not self._is_guarded():
             self._decide(AcceptPlan(mode))
         return True
 
     def on_key(self, event: events.Key) -> None:
-        if self.request is None:
+        if self.shown_approval is None:
             return
         if character := key_after_escape(event.key, is_writing_text=self.is_writing_text):
             # Terminals send Alt+2 for Escape and a quick `2`: handle both keys.
@@ -306,7 +306,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._end_hold_by(event):
             return
         if event.key in ("enter", "tab") and self._takes_typed_answer:
-            self._move_draft_to_answer()
+            self._move_draft_to_field()
         else:
             self._press(event)
 
@@ -324,7 +324,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = held.index_before
         self._typed.insert(held.key)
         if event.key == "enter" and self._takes_typed_answer:
-            self._move_draft_to_answer()
+            self._move_draft_to_field()
         else:
             self._type_into_draft(event)
         return True
@@ -378,7 +378,7 @@ class ApprovalPanel(Vertical, can_focus=True):
                 self._pending_breaks += 1
                 return True
             if self._pending_breaks and (isinstance(event, events.Paste) or event.is_printable):
-                self._answer.replace_in_one_step("\n" * self._pending_breaks, *sorted(self._answer.selection))
+                self._text_field.replace_in_one_step("\n" * self._pending_breaks, *sorted(self._text_field.selection))
                 self._pending_breaks = 0
             return False
         if not (self._form.is_text_only and self._is_guarded()):
@@ -398,17 +398,17 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(self.options[event.index])
 
     def on_resize(self) -> None:
-        if self.request is not None:
+        if self.shown_approval is not None:
             self._paint()
 
     @on(AnswerField.Changed)
-    def _fit_answer(self) -> None:
+    def _fit_field(self) -> None:
         """Adapt the height of the text field to its text."""
         if self.is_writing_text:
             self._paint()
 
     @on(AnswerField.Left)
-    def _leave_answer(self) -> None:
+    def _leave_field(self) -> None:
         self.go_back()
 
     @on(AnswerField.Sent)
@@ -432,7 +432,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._pause_timer = None
         if self._is_typing and not self._typed.is_writing:
             self._pause_timer = self.set_timer(GUARD_SECONDS, self._paint_after_pause)
-        elif self.request is not None:
+        elif self.shown_approval is not None:
             self._paint()
 
     def _hold(self, event: events.Key, option: Option) -> None:
@@ -444,35 +444,35 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _open(self) -> None:
         self._held_keys.end()
-        approval = self.request
+        approval = self.shown_approval
         self.display = approval is not None
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
             set_screen_class(self.screen, "-asking", approval is not None, "#todos, #queued, #aside")
         self._edited_texts = {call_id: text for call_id, text in self._edited_texts.items() if call_id in self.open_ids}
         if approval is None:
-            self._is_answering = False
+            self._is_field_open = False
             self.screen.query_one("#transcript").styles.max_height = None
             self._show_state("", "")
             return
-        mount_parts(self, self.view, self._answer)
+        mount_parts(self, self.view, self._text_field)
         self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.initial_index
         self._typed.open()
-        self._answer.placeholder = self._form.hint
+        self._text_field.placeholder = self._form.hint
         if approval.id != self._text_field_id:
-            self._answer.text, self._text_field_id, self._moved_draft = "", approval.id, None
+            self._text_field.text, self._text_field_id, self._moved_draft = "", approval.id, None
         self.view.open(self._shown_detail)
         if self._form.is_text_only:
-            self._show_answer()
+            self._open_field()
         else:
             self._show_choices()
 
     def _is_guarded(self) -> bool:
         """Return whether a key comes too early to be meant as an answer, or the call is being revised."""
-        return self._typed.is_guarded or bool(self.request and self.request.id in self._ids_being_revised)
+        return self._typed.is_guarded or bool(self.shown_approval and self.shown_approval.id in self._ids_being_revised)
 
     @property
     def _is_typing(self) -> bool:
@@ -490,14 +490,14 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _choose(self, option: Option) -> None:
         if option.warning or option is BACK:
-            assert self.request is not None
-            self._form = form_of(self.request) if option is BACK else confirmation_form(option, self._form)
+            assert self.shown_approval is not None
+            self._form = form_of(self.shown_approval) if option is BACK else confirmation_form(option, self._form)
             self._index = 0 if option is BACK else 1
             self._paint()
         elif option.decision is not None:
             self._decide(option.decision)
         else:
-            self._show_answer()
+            self._open_field()
 
     def _decide(self, decision: Decision) -> None:
         if not self._open_questions:
@@ -510,33 +510,36 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._open()
 
     def _show_choices(self) -> None:
-        self._is_answering = False
+        self._is_field_open = False
         self._paint()
         self.focus()
 
-    def _show_answer(self) -> None:
+    def _open_field(self) -> None:
         """Open the text field, with the cursor at the end of the text that it already has."""
-        self._is_answering, self._index = True, self._form.text_index
+        self._is_field_open, self._index = True, self._form.text_index
         self._typed.forget_changes()
-        self._answer.move_cursor(self._answer.document.end)
+        self._text_field.move_cursor(self._text_field.document.end)
         self._paint()
         self.focus()
 
-    def _move_draft_to_answer(self) -> None:
+    def _move_draft_to_field(self) -> None:
         """Move the typed text into the text field, where Enter sends it after a pause."""
         if BACK in self.options:
             self._choose(BACK)  # a warning has no choice with a text field
         typed = self._typed.take_answer()
         text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
-        self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
+        self._text_field.text = "\n".join(filter(None, (self._text_field.text, text)))
         self._moved_draft, self._pending_breaks = MovedDraft(field_text=text, prompt_text=typed), 1
         self._typed.guard()
-        self._show_answer()
+        self._open_field()
 
     def _activity_and_keys(self) -> tuple[str, str]:
         """Return the words for the user's current action, such as "typing an answer", and its keys."""
-        is_server = isinstance(self.request, ServerApproval)
-        escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
+        escape = "Esc to interrupt"
+        if BACK in self.options:
+            escape = "Esc back"
+        elif isinstance(self.shown_approval, ServerApproval):
+            escape = "Esc decide later"
         if self._is_typing:
             return self._form.typing_caption if self._takes_typed_answer else "typing your next message", escape
         if self.is_writing_text:
@@ -545,13 +548,13 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _paint(self) -> None:
         """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
-        height, answer = self.app.size.height, self._answer
-        max_rows = max(1, min(_MAX_ANSWER_ROWS, height // 4))
-        answer.display = self._is_answering
-        answer.set_class(self._form.is_text_only, "-alone")
-        answer.styles.max_height = max_rows
-        answer_rows = min(max_rows, answer.wrapped_document.height) if self._is_answering else 0
-        free_rows = self.view.paint(height - _STATUS_ROWS - answer_rows)
+        height, field = self.app.size.height, self._text_field
+        max_rows = max(1, min(_MAX_FIELD_ROWS, height // 4))
+        field.display = self._is_field_open
+        field.set_class(self._form.is_text_only, "-alone")
+        field.styles.max_height = max_rows
+        field_rows = min(max_rows, field.wrapped_document.height) if self._is_field_open else 0
+        free_rows = self.view.paint(height - _STATUS_ROWS - field_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
         self.screen.query_one("#transcript").styles.max_height = None if free_rows else 0
         self._show_state(*self._activity_and_keys())
@@ -580,15 +583,14 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _with_written_text(self, option: Option) -> Option:
         """Return `option`; if it opens the closed text field, with the text that the user wrote there before."""
-        if self._is_answering or not option.opens_text_field or not self._answer.text.strip():
+        if self._is_field_open or not option.opens_text_field or not self._text_field.text.strip():
             return option
-        return replace(option, detail=quoted(shorten(self._answer.text, _MAX_WRITTEN_CELLS)))
+        return replace(option, detail=quoted(shorten(self._text_field.text, _MAX_WRITTEN_CELLS)))
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the title, with the position among the questions of the reply, and the key that edits the call."""
-        approval, position = self._open_questions[0].approval, self._open_questions[0].position
-        if not position and len(self._open_questions) > 1:
-            position = f"1 of {len(self._open_questions)}"
+        approval, count = self._open_questions[0].approval, len(self._open_questions)
+        position = self._open_questions[0].position or (f"1 of {count}" if count > 1 else "")
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
         notes = (position, "edited by you" if is_revised else "")
         hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""

@@ -125,8 +125,9 @@ class _TextWidths:
             max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
         )
         details = sorted(cell_len(one_line(row.detail)) for row in rows) or [0]
-        usual = max(details[(len(details) - 1) * 3 // 4], min(details[-1], _MIN_DETAIL_CELLS))
-        return cls(label, with_titles, details[-1], usual)
+        widest, third_quartile = details[-1], details[(len(details) - 1) * 3 // 4]
+        usual = max(third_quartile, min(widest, _MIN_DETAIL_CELLS))
+        return cls(label, with_titles, widest, usual)
 
 
 class PickerList(Widget):
@@ -299,7 +300,9 @@ class PickerList(Widget):
             return Content.styled(shorten_title(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index
         label = self._underlined(_CUTS[row.cut](row.label, widths.label))
-        style = chosen_style(self) if is_chosen else "$muted" if row.is_dim else ""
+        style = "$muted" if row.is_dim else ""
+        if is_chosen:
+            style = chosen_style(self)
         content = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),
             ("● " if row.is_current else "  ", "$text-success"),

@@ -151,7 +151,7 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
 def _wrap_indented(line: Sequence[Span], width: int) -> list[Line]:
     """Wrap a line of text. If it is indented, its further rows are indented by two cells more than its first row."""
     rows = wrap(line, max(1, width))
-    text = line[0][0] if line else ""
+    text = "".join(text for text, _ in line)
     indent = len(text) - len(text.lstrip(" "))
     text_width = width - indent - _HANGING_CELLS
     if len(rows) == 1 or not indent or text_width < _MIN_INDENTED_CELLS:

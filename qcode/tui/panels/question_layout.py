@@ -256,15 +256,15 @@ def choice_rows(
         is_current = index == current
         style = style_of("choice") if is_current else style_of()
         keys = ", ".join(key for key in (option.letter, option.key) if key)
-        label: Span = (visible(option.label), style)
-        spans: list[Span] = [label]
+        spans: list[Span] = [(visible(option.label), style)]
         spans += [(f" ({keys})", style_of("dim"))] if keys else []
         with_keys = Line(tuple(spans))
         spans += [(f"  {option.detail}", style_of("dim"))] if option.detail else []
         rows = wrap(spans, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
-            rows = [with_keys if with_keys.width <= label_width else Line(((crop(label[0], label_width), style),))]
+            label_alone = Line(((crop(visible(option.label), label_width), style),))
+            rows = [with_keys if with_keys.width <= label_width else label_alone]
         mark = _HIGHLIGHT_MARK if is_current else _NO_MARK
         lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
         indexes += [index] * len(rows)
@@ -284,11 +284,16 @@ def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[L
 
 
 def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
-    """Return the row with the numbers of hidden rows above and below, and as many of `keys` as fit into `width`."""
+    """Return the row with the numbers of hidden rows above and below, and as many of `keys` as fit into `width`.
+
+    At least one of the numbers is not 0.
+    """
     rows_above, rows_below = count_text(above, "row"), count_text(below, "more row")
-    text = " · ".join(filter(None, [f"↑ {rows_above} above" if above else "", f"↓ {rows_below}" if below else ""]))
-    if above and below and len(f"{text} · {keys[0]}") > width:
-        text = f"↑ {above} ↓ {rows_below}"
+    text = f"↓ {rows_below}" if below else f"↑ {rows_above} above"
+    if above and below:
+        text = f"↑ {rows_above} above · ↓ {rows_below}"
+        if len(f"{text} · {keys[0]}") > width:
+            text = f"↑ {above} ↓ {rows_below}"
     for key in keys:
         longer = f"{text} · {key}"
         if Line(((longer, style_of()),)).width <= width:

@@ -61,7 +61,7 @@ class ServerWatch:
 
     def defer(self) -> bool:
         """Close the open question undecided if it is about a tool server; return whether it was."""
-        current = self._widgets.approval.request
+        current = self._widgets.approval.shown_approval
         if not isinstance(current, ServerApproval):
             return False
         self._turns.withdraw(current.id)

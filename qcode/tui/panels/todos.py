@@ -151,8 +151,11 @@ class _TodoRows(Widget):
 
 
 def _todo_rows(item: TodoItem, width: int, *, is_current: bool) -> list[Content]:
-    style = "$muted" if item.state == "done" else "bold" if is_current else ""
-    mark_style = "$text-success" if item.state == "done" else "$text-accent" if is_current else "$muted"
+    style, mark_style = "", "$muted"
+    if item.state == "done":
+        style, mark_style = "$muted", "$text-success"
+    elif is_current:
+        style, mark_style = "bold", "$text-accent"
     mark = f"{_MARKS[item.state]} "
     first, *others = Content.styled(one_line(item.task), style).wrap(max(1, width - len(mark)))
     return [Content.assemble((mark, mark_style), first), *(Content(" " * len(mark)) + row for row in others)]
@@ -233,7 +236,9 @@ def todo_changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
     # The model replaces a finished list by the next one, so removed items that are done are not reported.
     removed = ((task, state) for task, states in old_states.items() for state in states)
     lines += [f"no longer on the list: {one_line(task)}" for task, state in removed if state != "done"]
-    return "\n".join([todo_summary(after) if after else "the list is empty", *lines]) if lines else ""
+    if not lines:
+        return ""
+    return "\n".join([todo_summary(after) if after else "the list is empty", *lines])
 
 
 def _read_items(arguments: str) -> tuple[TodoItem, ...] | None:

@@ -89,7 +89,8 @@ class ChangesScreen(ListScreen[None]):
     def __init__(self, changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
         self._changes, self._turns, self._source = changes, turns, source
         self._parts = parts_of(turns)
-        self._longest_preview = (0, 0)  # the width of the screen, and the rows of the longest preview at this width
+        self._longest_preview = 0  # the number of rows of the longest preview, at `_measured_width`
+        self._measured_width = 0
         super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
 
     def compose_more(self) -> ComposeResult:
@@ -113,12 +114,12 @@ class ChangesScreen(ListScreen[None]):
         width, height = self.size
         if height < _MIN_HEIGHT:
             return 0
-        if self._longest_preview[0] != width:
-            self._longest_preview = width, self._measure_previews()
+        if self._measured_width != width:
+            self._longest_preview, self._measured_width = self._measure_previews(), width
         rows = self.finder.all_rows
         list_rows = min(len(rows) + len({row.group for row in rows}), int(height * SCREEN_SHARE))
         is_short = height < _FULL_HEIGHT or list_rows + _ROWS_AROUND + _PREVIEW_ROWS > height
-        return min(self._longest_preview[1], _SHORT_PREVIEW_ROWS if is_short else _PREVIEW_ROWS)
+        return min(self._longest_preview, _SHORT_PREVIEW_ROWS if is_short else _PREVIEW_ROWS)
 
     def _measure_previews(self) -> int:
         """Return the number of rows of the longest preview, at most `_PREVIEW_ROWS`."""
@@ -134,8 +135,11 @@ class ChangesScreen(ListScreen[None]):
         return diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
 
     def rows_below(self) -> int:
-        has_message = self.query_one("#changes-message").display
-        return (1 + self._preview_rows if self._preview_rows else 0) + (2 if has_message else 0)
+        preview_rows = self._preview_rows
+        rows = 1 + preview_rows if preview_rows else 0  # with a margin
+        if self.query_one("#changes-message").display:
+            rows += 2
+        return rows
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the keys that work on the highlighted row: without undo if the row is neither a file nor a hunk."""
@@ -186,7 +190,7 @@ class ChangesScreen(ListScreen[None]):
             return
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
-            self._longest_preview = (0, 0)
+            self._measured_width = 0
             self.set_rows(change_rows(changes, turns), self._row_after(part))
             self._show_message(report)
 

@@ -21,7 +21,7 @@ from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
 from qcode.text.numbers import dollars_text, tokens_text
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.picker import ListScreen
+from qcode.tui.screens.picker import ListScreen, UnlistedRow
 from qcode.values import dataclass
 
 CONNECT = "/connect "
@@ -152,16 +152,16 @@ class ModelPicker(ListScreen[ModelChoice]):
         models = provider.models if provider is not None else ()
         return next((model.facts for model in models if model.name == model_name), None)
 
-    def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
-        """Return a row for a model that is typed in full and not listed, and whether that row is the first one.
+    def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> UnlistedRow | None:
+        """Return a row for a model that is typed in full and not listed; return None for any other text.
 
-        The row is the first one unless the typed text is part of a listed name. Return None for any other text.
+        The row is the first one unless the typed text is part of a listed name.
         """
         provider, slash, model = typed.partition("/")
         if not (slash and model) or provider not in self._providers or any(row.id == typed for row in rows):
             return None
         is_first = not any(typed.lower() in row.id.lower() for row in rows)
-        return PickerRow(typed, typed, group="as typed"), is_first
+        return UnlistedRow(PickerRow(typed, typed, group="as typed"), is_first)
 
     def _paint_effort(self) -> None:
         row = self.finder.row

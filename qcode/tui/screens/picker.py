@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -41,11 +41,14 @@ _MAX_DESCRIPTION_ROWS = 4
 _MIN_HEIGHT = 14
 """On a screen with fewer rows the key hints get one row."""
 
-UnlistedRow: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
-"""Gets the filter text and all rows. May return a row to add, and whether it comes first.
 
-Example: the row for a model that the user typed in full, although no provider lists it.
-"""
+@dataclass(frozen=True)
+class UnlistedRow:
+    """A row for the filter text itself, such as a model that the user typed in full and no provider lists."""
+
+    row: PickerRow
+    is_first: bool
+    """The row comes before the rows that match the filter, not after them."""
 
 
 class Finder(Vertical):
@@ -95,7 +98,8 @@ class Finder(Vertical):
         """The message if no row matches the filter."""
         self.needs_word_start = False
         """The filter matches only starts of words. Otherwise letters in order match: `mdl` finds `model`."""
-        self.unlisted_row: UnlistedRow = lambda text, rows: None
+        self.unlisted_row: Callable[[str, Sequence[PickerRow]], UnlistedRow | None] = lambda text, rows: None
+        """Gets the filter text and all rows; may return a row to add."""
         self._all_rows: tuple[PickerRow, ...] = ()
         self._list = PickerList(columns, min_label=min_label)
         self._shown_row_id: str | None = ""
@@ -262,8 +266,7 @@ class Finder(Vertical):
         matches.sort(key=lambda row: groups.index(row.group))
         unlisted = self.unlisted_row(query, self._all_rows)
         if unlisted is not None:
-            row, is_first = unlisted
-            matches.insert(0 if is_first else len(matches), row)
+            matches.insert(0 if unlisted.is_first else len(matches), unlisted.row)
         return matches
 
     def _post_highlighted(self) -> None:

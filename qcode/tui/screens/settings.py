@@ -329,4 +329,6 @@ def about_setting(setting: Setting, width: int) -> Content:
 
 def _config_text(value: object) -> str:
     """Return a value as it is written in the config file and listed in `Setting.choices`."""
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

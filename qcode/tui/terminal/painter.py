@@ -337,15 +337,15 @@ def _best_range(gains: Sequence[int]) -> tuple[int, int, int]:
 
     Example: `_best_range([5, -100, 30, 40, 0])` is `(70, 2, 3)`.
     """
-    best = (0, 0, 0)
+    best_total = best_first = best_last = 0
     total = first = 0
     for index, gain in enumerate(gains):
         if total <= 0:
             total, first = 0, index
         total += gain
-        if total > best[0]:
-            best = (total, first, index)
-    return best
+        if total > best_total:
+            best_total, best_first, best_last = total, first, index
+    return best_total, best_first, best_last
 
 
 def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]:
@@ -369,13 +369,14 @@ def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[
     changes = [change for span, old_span in pairs for change in _span_differences(span, old_span, colors)]
     if not changes:
         return []
-    last, runs = changes[-1]
+    first_column, _ = changes[0]
+    last_column, last_runs = changes[-1]
     unsure = min(_first_unsure(row, colors), _first_unsure(old, colors))
-    if last + sum(cells for _, _, cells in runs) <= unsure:
+    if last_column + sum(cells for _, _, cells in last_runs) <= unsure:
         return changes
     # A character of uncertain width precedes the last change, and everything after it may be in another column than
     # planned: write the row from there, or from the first change, to its end.
-    start = min(unsure, changes[0][0])
+    start = min(unsure, first_column)
     return [(start, _cut_span(_merge_row(row, width, colors), start, width, colors).runs(colors))]
 
 

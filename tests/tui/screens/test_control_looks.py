@@ -143,7 +143,7 @@ def test_plan_question_looks_as_recorded(snap_compare: Compare, changes: dict[st
 
     async def until_asked(pilot: Pilot[int]) -> None:
         await until_ready(app, pilot)
-        while app.widgets.approval.request is None:
+        while app.widgets.approval.shown_approval is None:
             await pilot.pause()
         app.widgets.transcript.flush()
         await pilot.pause()

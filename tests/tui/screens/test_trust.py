@@ -34,7 +34,7 @@ def drive(
 
     async def body() -> None:
         async with app.run_test(size=size) as pilot:
-            while not (hasattr(app.widgets, "approval") and app.widgets.approval.request):
+            while not (hasattr(app.widgets, "approval") and app.widgets.approval.shown_approval):
                 await pilot.pause()
             await pilot.pause()
             await test(app, pilot, clock)
@@ -162,7 +162,7 @@ def test_changes_that_do_not_fit_open_in_the_pager() -> None:
         assert "+line 59" in screen(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert app.widgets.approval.request is not None
+        assert app.widgets.approval.shown_approval is not None
         clock.now += GUARD_SECONDS * 2
         await pilot.press("a")
 

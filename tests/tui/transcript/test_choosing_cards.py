@@ -158,7 +158,7 @@ def test_question_that_opens_takes_the_focus() -> None:
         await gate.reached.wait()
         await run.pilot.press("alt+o")
         gate.open()
-        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
         await run.until(lambda: run.app.focused is run.app.widgets.approval)
         assert marked(run) == []
         await run.pilot.press("alt+o", "k")
