@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode
-from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find_settings
+from qcode.agent.imports.configuration.programs import PROGRAMS, ImportLocations, find_settings
 from qcode.agent.imports.configuration.target import PlannedSetting, Target
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
@@ -42,7 +42,7 @@ def run_import(arguments: Sequence[str]) -> int:
     reads_project = context.reads_project
     folder = context.root / PROJECT_FOLDER
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if reads_project else None
-    folders = ImportFolders(context.env, context.root, reads_project)
+    folders = ImportLocations(context.env, context.root, reads_project)
     plans = {name: _plan_import(name, folders, user_target, project) for name in words or PROGRAMS}
     files = [] if "write" not in flags else [*user_target.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
@@ -56,7 +56,7 @@ def run_import(arguments: Sequence[str]) -> int:
 
 
 def _plan_import(
-    program: str, folders: ImportFolders, user_target: Target, project: Target | None
+    program: str, folders: ImportLocations, user_target: Target, project: Target | None
 ) -> list[PlannedSetting]:
     return [
         (project if is_project and project is not None else user_target).plan(setting, is_project=is_project)

@@ -116,6 +116,8 @@ def test_gemini_policies_become_rules(tmp_path: Path, text: str, expected: list[
         (policy('toolName = "*"', "deny"), True),
         (policy('toolName = "mcp_*"', "deny"), True),
         (policy('commandRegex = ".*--force"', "deny"), True),
+        (policy('commandRegex = "git (log|show)|rm .*"', "deny"), True),
+        (policy('commandRegex = "git ?push"', "deny"), True),
         (policy('commandRegex = "git (log|diff)"'), False),
         (policy('commandPrefix = "ls"\nmodes = ["yolo"]'), False),
         (policy('commandPrefix = "ls"\ninteractive = true'), False),

@@ -261,10 +261,31 @@ def _prefix_of(regex: str, effect: RuleEffect) -> str:
         return regex
     if effect == "allow":
         raise NotConvertibleError("a regular expression cannot be allowed")
-    whole_words, space, _ = regex[: special_char.start()].rpartition(" ")
-    if not space or not whole_words.strip() or "|" in regex.partition("(")[0]:
+    if _has_alternatives(regex):
+        raise NotConvertibleError("the regular expression has alternatives; write a rule for each")
+    is_previous_optional = special_char[0] in "?*{"  # `git ?push` also matches `gitpush`
+    literal_end = special_char.start() - 1 if is_previous_optional else special_char.start()
+    whole_words, space, _ = regex[: max(0, literal_end)].rpartition(" ")
+    if not space or not whole_words.strip():
         raise NotConvertibleError("the regular expression does not begin with a program")
     return whole_words
+
+
+def _has_alternatives(regex: str) -> bool:
+    """Return whether a `|` outside groups and classes separates whole alternatives, as in `git (log|show)|rm .*`."""
+    depth, is_in_class, is_escaped = 0, False, False
+    for char in regex:
+        if is_escaped or char == "\\":
+            is_escaped = not is_escaped
+        elif is_in_class:
+            is_in_class = char != "]"
+        elif char == "[":
+            is_in_class = True
+        elif char == "|" and depth == 0:
+            return True
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+    return False
 
 
 def _server_rule(server: str, tool: str) -> str:

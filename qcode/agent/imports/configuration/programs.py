@@ -7,9 +7,10 @@ code.claude.com/docs/en/settings, developers.openai.com/codex/config-reference, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from qcode.agent.imports.configuration.findings import SettingsFile, SourceSetting, read_settings, shown_path
 from qcode.agent.imports.configuration.policies import add_codex_policy, add_gemini_policy
@@ -42,18 +43,18 @@ PROGRAMS: Mapping[str, str] = {
 }
 """The programs by the name on the command line."""
 
-_MODEL = "set `model` in config.toml; qcode help model"
-_READ = "read as it is"
+_MODEL_HINT = "set `model` in config.toml; qcode help model"
+_READ_HINT = "read as it is"
 _MAX_FILES = 100
 _CLAUDE_HINTS = {
     "env": "qcode sets no variables; export them in your shell",
-    "model": _MODEL,
+    "model": _MODEL_HINT,
     "apiKeyHelper": "set providers.NAME.api_key_env, or run qcode auth login",
 }
-_GEMINI_HINTS = {"model": _MODEL, "hooks": "hooks of another form do not run in qcode; qcode help hooks"}
+_GEMINI_HINTS = {"model": _MODEL_HINT, "hooks": "hooks of another form do not run in qcode; qcode help hooks"}
 _CODEX_HINTS = {
-    "model": _MODEL,
-    "model_provider": _MODEL,
+    "model": _MODEL_HINT,
+    "model_provider": _MODEL_HINT,
     "model_providers": "set providers.NAME in config.toml",
     "model_reasoning_effort": "use --reasoning-effort",
     "approval_policy": "set permissions.mode",
@@ -62,7 +63,7 @@ _CODEX_HINTS = {
     "projects": "trust is not imported: qcode asks once for each folder",
 }
 _OPENCODE_HINTS = {
-    "model": _MODEL,
+    "model": _MODEL_HINT,
     "small_model": "set `small_model` in config.toml",
     "provider": "set providers.NAME in config.toml",
     "instructions": "name the files in AGENTS.md, as @path",
@@ -71,8 +72,8 @@ _OPENCODE_HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ImportFolders:
-    """The folders in which the configuration of a program may be.
+class ImportLocations:
+    """The places in which the configuration of a program may be.
 
     The files of the project at `root` are read only if `reads_project`.
     """
@@ -104,16 +105,27 @@ class ImportFolders:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find_settings(program: str, locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
-    """Yield the findings about a program of `PROGRAMS`; True with a finding means that it belongs to the project."""
+class FoundSetting(NamedTuple):
+    """A finding, and whether it belongs to the project."""
+
+    setting: SourceSetting
+    is_project: bool
+
+
+def find_settings(program: str, locations: ImportLocations) -> Iterator[FoundSetting]:
+    """Yield the findings about a program of `PROGRAMS`."""
     return _FINDERS[program](locations)
 
 
-def _findings_in(file: SettingsFile) -> Iterator[tuple[SourceSetting, bool]]:
-    return ((setting, file.is_project) for setting in file.findings)
+def _findings_in(file: SettingsFile) -> Iterator[FoundSetting]:
+    return _found(file.findings, is_project=file.is_project)
 
 
-def _find_claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _found(settings: Iterable[SourceSetting], *, is_project: bool) -> Iterator[FoundSetting]:
+    return (FoundSetting(setting, is_project) for setting in settings)
+
+
+def _find_claude(locations: ImportLocations) -> Iterator[FoundSetting]:
     program_folder = locations.user_folder("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in locations.folders(program_folder, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -125,20 +137,17 @@ def _find_claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool
                 add_other_keys(file, frozenset({"permissions"}), hints)
                 yield from _findings_in(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
-        yield from ((setting, is_project) for setting in _files_read_anyway(locations, folder, names))
-    state = (
-        program_folder.parent / ".claude.json" if program_folder.name == ".claude" else program_folder / ".claude.json"
-    )
-    file = locations.settings(state, is_project=False)
+        yield from _found(_files_read_anyway(locations, folder, names), is_project=is_project)
+    # `~/.claude.json` is beside the folder `~/.claude`, but in a folder that `CLAUDE_CONFIG_DIR` names.
+    state_folder = program_folder.parent if program_folder.name == ".claude" else program_folder
+    file = locations.settings(state_folder / ".claude.json", is_project=False)
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
         _add_claude_projects(file, locations.root)
         yield from _findings_in(file)
     if locations.reads_project:
-        yield from (
-            (setting, True)
-            for setting in _files_read_anyway(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
-        )
+        root_names = (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md")
+        yield from _found(_files_read_anyway(locations, locations.root, root_names), is_project=True)
 
 
 def _add_claude_projects(file: SettingsFile, root: Path) -> None:
@@ -153,34 +162,34 @@ def _add_claude_projects(file: SettingsFile, root: Path) -> None:
             file.add(SourceSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
-def _files_read_anyway(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[SourceSetting]:
+def _files_read_anyway(locations: ImportLocations, folder: Path, names: tuple[str, ...]) -> Iterator[SourceSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if exists_or_unknown(folder / name):
-            yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=_READ, is_read=True)
+            yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=_READ_HINT, is_read=True)
 
 
-def _unconverted(locations: ImportFolders, folder: Path, name: str, why: str) -> Iterator[SourceSetting]:
+def _unconverted(locations: ImportLocations, folder: Path, name: str, why: str) -> Iterator[SourceSetting]:
     """Yield a file that is not converted, if it exists."""
     if exists_or_unknown(folder / name):
         yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=why)
 
 
 def _policies(
-    locations: ImportFolders,
+    locations: ImportLocations,
     folder: Path,
     pattern: str,
     convert: Callable[[SettingsFile], None],
     denial_word: str,
     *,
     is_project: bool,
-) -> Iterator[tuple[SourceSetting, bool]]:
+) -> Iterator[FoundSetting]:
     """Yield the rules in the files that match. A file that is not valid is unenforced if `denial_word` is in it."""
     for number, path in enumerate(sorted(folder.glob(pattern))):
         label = shown_path(path, locations.home)
         if number == _MAX_FILES:
             why = f"more than {_MAX_FILES} files; this and the following ones are not read"
-            yield SourceSetting("file", path.name, label, why=why, is_lost_denial=True), is_project
+            yield FoundSetting(SourceSetting("file", path.name, label, why=why, is_lost_denial=True), is_project)
             return
         file = locations.settings(path, is_project=is_project)
         if file is None:
@@ -193,10 +202,10 @@ def _policies(
         yield from _findings_in(file)
 
 
-_COPY = "to use it in qcode, copy it to AGENTS.md in the folder that qcode config path names"
+_COPY_HINT = "to use it in qcode, copy it to AGENTS.md in the folder that qcode config path names"
 
 
-def _find_codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_codex(locations: ImportLocations) -> Iterator[FoundSetting]:
     program_folder = locations.user_folder("CODEX_HOME", ".codex")
     for folder, is_project in locations.folders(program_folder, ".codex"):
         file = locations.settings(folder / "config.toml", is_project=is_project)
@@ -204,18 +213,16 @@ def _find_codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]
             add_servers(file, "codex", ("mcp_servers",))
             add_other_keys(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
             yield from _findings_in(file)
-        for setting in _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"]):
-            yield setting, is_project
+        hooks = _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"])
+        yield from _found(hooks, is_project=is_project)
         yield from _policies(locations, folder, "rules/*.rules", add_codex_policy, "forbidden", is_project=is_project)
     inside = locations.link_boundary(is_project=False)
     commands = read_commands(program_folder / "prompts", locations.home, inside, ".md", codex_prompt, "prompts:")
-    yield from ((setting, False) for setting in commands)
-    yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
+    yield from _found(commands, is_project=False)
+    yield from _found(_unconverted(locations, program_folder, "AGENTS.md", _COPY_HINT), is_project=False)
 
 
-def _find_gemini_like(
-    locations: ImportFolders, program: str, instructions_file: str
-) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_gemini_like(locations: ImportLocations, program: str, instructions_file: str) -> Iterator[FoundSetting]:
     """Yield the findings about Gemini CLI, or about qwen-code, its fork."""
     program_folder = locations.user_folder("", f".{program}")
     for folder, is_project in locations.folders(program_folder, f".{program}"):
@@ -232,22 +239,22 @@ def _find_gemini_like(
         inside = locations.link_boundary(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
             commands = read_commands(folder / "commands", locations.home, inside, suffix, gemini_prompt)
-            yield from ((setting, is_project) for setting in commands)
+            yield from _found(commands, is_project=is_project)
         agents = read_agents(folder / "agents", locations.home, inside, program)
-        yield from ((setting, is_project) for setting in agents)
+        yield from _found(agents, is_project=is_project)
         yield from _policies(locations, folder, "policies/*.toml", add_gemini_policy, "deny", is_project=is_project)
-    yield from ((setting, False) for setting in _unconverted(locations, program_folder, instructions_file, _COPY))
+    yield from _found(_unconverted(locations, program_folder, instructions_file, _COPY_HINT), is_project=False)
 
 
-def _find_gemini(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_gemini(locations: ImportLocations) -> Iterator[FoundSetting]:
     return _find_gemini_like(locations, "gemini", "GEMINI.md")
 
 
-def _find_qwen(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_qwen(locations: ImportLocations) -> Iterator[FoundSetting]:
     return _find_gemini_like(locations, "qwen", "QWEN.md")
 
 
-def _find_opencode(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_opencode(locations: ImportLocations) -> Iterator[FoundSetting]:
     config = locations.env.get("XDG_CONFIG_HOME", "")
     program_folder = Path(config) / "opencode" if config else locations.user_folder("", ".config/opencode")
     for folder, is_project in locations.folders(program_folder, ".opencode"):
@@ -263,11 +270,11 @@ def _find_opencode(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bo
         inside = locations.link_boundary(is_project=is_project)
         for name in ("command", "commands"):
             commands = read_commands(folder / name, locations.home, inside, ".md", opencode_prompt)
-            yield from ((setting, is_project) for setting in commands)
+            yield from _found(commands, is_project=is_project)
         for name in ("agent", "agents"):
             agents = read_agents(folder / name, locations.home, inside, "opencode")
-            yield from ((setting, is_project) for setting in agents)
-    yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
+            yield from _found(agents, is_project=is_project)
+    yield from _found(_unconverted(locations, program_folder, "AGENTS.md", _COPY_HINT), is_project=False)
 
 
 def _add_opencode_tables(file: SettingsFile) -> None:
@@ -289,7 +296,7 @@ def _add_opencode_tables(file: SettingsFile) -> None:
             file.add(convert_agent(name, values, prompt, location, "opencode"))
 
 
-_FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[SourceSetting, bool]]]] = {
+_FINDERS: Mapping[str, Callable[[ImportLocations], Iterator[FoundSetting]]] = {
     "claude": _find_claude,
     "codex": _find_codex,
     "gemini": _find_gemini,

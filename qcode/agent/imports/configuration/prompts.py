@@ -31,6 +31,7 @@ _COMMAND_START = re.compile(r"(?:(?<=\s)|^)!(?=`[^`\n]+`)|^```!(?=[ \t]*$)", re.
 _QCODE_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
 _CODEX_PLACEHOLDER = re.compile(r"\$(?:(\$)|ARGUMENTS\b|([1-9])(?!\d)|([A-Z][A-Z0-9_]*)|(?=\d|\{[A-Z]))")
 _OPENCODE_COMMAND = re.compile(r"!`([^`]+)`")
+_EMBEDDED_START = re.compile(r"([!@])\{")
 _NUMBER = re.compile(r"\$(\d+)")
 _ARGS = "{{args}}"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -107,7 +108,7 @@ def _command_markdown(command: str, space: str) -> str:
 def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield the start, end, first character and content of each `!{...}` and `@{...}` with balanced braces."""
     position = 0
-    while (match := re.compile(r"([!@])\{").search(text, position)) is not None:
+    while (match := _EMBEDDED_START.search(text, position)) is not None:
         depth, end = 1, match.end()
         while end < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
@@ -269,8 +270,8 @@ class _Agent:
             entry.pop("kind")
         self.losses += [f"`{single_spaced(str(key), 60)}` has no effect" for key in entry]
 
-    def _convert_tools(self, field: str, entry: object) -> None:
-        names = entry if isinstance(entry, list) else str(entry).replace(",", " ").split()
+    def _convert_tools(self, field: str, value: object) -> None:
+        names = value if isinstance(value, list) else str(value).replace(",", " ").split()
         if "*" in names:
             return
         converted = [_claude_tool(str(name)) for name in names]
@@ -288,9 +289,9 @@ class _Agent:
         elif off:
             self._convert_tools("disallowedTools", off)
 
-    def _convert_permission(self, entry: object) -> None:
+    def _convert_permission(self, value: object) -> None:
         """Convert `permission` of OpenCode: tools that it denies completely."""
-        for tool, effect in entry.items() if isinstance(entry, Mapping) else ():
+        for tool, effect in value.items() if isinstance(value, Mapping) else ():
             name = _claude_tool(str(tool))
             if effect == "deny" and name:
                 denied = self.header.setdefault("disallowedTools", [])
@@ -299,10 +300,10 @@ class _Agent:
             elif effect != "allow":
                 self.losses.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
 
-    def _convert_turns(self, entry: object) -> None:
-        if entry is None:
+    def _convert_turns(self, value: object) -> None:
+        if value is None:
             return
-        text = str(entry)
+        text = str(value)
         if text.isascii() and text.isdigit() and int(text) > 0:
             self.header["maxTurns"] = self.limits["maxTurns"] = int(text)
         else:

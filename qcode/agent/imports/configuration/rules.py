@@ -117,13 +117,15 @@ def add_opencode_rules(file: SettingsFile) -> None:
         for index, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
             label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
-            if effect not in ("allow", "ask", "deny"):
+            is_overridden = index < wildcard_index
+            covers_every_command = pattern == "*" and name == "Bash"
+            if effect not in RULE_EFFECTS:
                 file.add(SourceSetting("rule", label, file.location(*path), why="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
                 file.add(SourceSetting("rule", f"ask {label}", file.location(*path), why=why))
-            elif effect == "allow" and (index < wildcard_index or (pattern == "*" and name == "Bash")):
-                why = "a later rule decides" if index < wildcard_index else "a rule for every command is not imported"
+            elif effect == "allow" and (is_overridden or covers_every_command):
+                why = "a later rule decides" if is_overridden else "a rule for every command is not imported"
                 file.add(SourceSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern

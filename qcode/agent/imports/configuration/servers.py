@@ -29,7 +29,7 @@ from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
 
 ValueT = TypeVar("ValueT")
-_MIN_SECRET = 8
+_MIN_SECRET_CHARS = 8
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]*)?\}")
 _SHORT_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _OPENCODE_REFERENCE = re.compile(r"\{env:([A-Za-z_]\w*)\}")
@@ -126,11 +126,11 @@ class _Server:
         """
         option, separator, value = word.partition("=")
         is_secret_option = bool(separator) and option.startswith("-") and may_be_secret(option)
-        if is_secret_option and len(value) >= _MIN_SECRET and _is_literal(value):
+        if is_secret_option and len(value) >= _MIN_SECRET_CHARS and _is_literal(value):
             return f"{option}={self._reference('', option)}"
         follows_option = previous.startswith("-") and "=" not in previous and not word.startswith("-")
         is_value = follows_option and may_be_secret(previous)
-        if (is_value and len(word) >= _MIN_SECRET and _is_literal(word)) or Redactor().redact(word) != word:
+        if (is_value and len(word) >= _MIN_SECRET_CHARS and _is_literal(word)) or Redactor().redact(word) != word:
             return self._reference("", previous if is_value else "secret")
         return word
 
@@ -193,23 +193,23 @@ def _convert_codex(server: _Server) -> None:
         bearer = server.pop("bearer_token_env_var", str)
         headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
         server.set_address(server.pop("url", str), headers)
-    startup = server.seconds("startup_timeout_sec")
-    startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
-    _set_time_limits(server, server.seconds("tool_timeout_sec"), startup)
+    startup_s = server.seconds("startup_timeout_sec")
+    startup_s = server.seconds("startup_timeout_ms", 0.001) if startup_s is None else startup_s
+    _set_time_limits(server, timeout_s=server.seconds("tool_timeout_sec"), startup_s=startup_s)
     _choose_tools(server, "enabled_tools", "disabled_tools")
     if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
 def _convert_gemini(server: _Server) -> None:
-    kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
+    kind, timeout_s = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
         server.set_program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
         http, url = server.pop("httpUrl", str), server.pop("url", str)
         transport = "http" if http or kind == "http" else "sse"
         server.set_address(http or url, server.table("headers"), transport)
-    _set_time_limits(server, timeout, None)
+    _set_time_limits(server, timeout_s=timeout_s)
     _choose_tools(server, "includeTools", "excludeTools")
     if server.pop("trust", bool):
         server.losses.append("`trust` is dropped: its calls ask, unless a rule allows them")
@@ -217,20 +217,20 @@ def _convert_gemini(server: _Server) -> None:
 
 
 def _convert_opencode(server: _Server) -> None:
-    kind, startup = server.pop("type", str), server.seconds("timeout", 0.001)
+    kind, startup_s = server.pop("type", str), server.seconds("timeout", 0.001)
     if kind == "remote":
         server.set_address(server.pop("url", str), server.table("headers"))
     else:
         words = server.strings("command")
         server.set_program(words[0] if words else None, words[1:], server.table("environment"))
-    _set_time_limits(server, None, startup)
+    _set_time_limits(server, startup_s=startup_s)
     if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
-def _set_time_limits(server: _Server, timeout: float | None, startup: float | None) -> None:
-    server.values |= {"timeout_s": timeout} if timeout else {}
-    server.values |= {"startup_timeout_s": startup} if startup else {}
+def _set_time_limits(server: _Server, *, timeout_s: float | None = None, startup_s: float | None = None) -> None:
+    server.values |= {"timeout_s": timeout_s} if timeout_s else {}
+    server.values |= {"startup_timeout_s": startup_s} if startup_s else {}
 
 
 def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
