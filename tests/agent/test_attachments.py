@@ -210,6 +210,13 @@ def test_reversed_range_of_lines_attaches_the_same_lines(tmp_path: Path) -> None
     assert reversed_range != ()
 
 
+@pytest.mark.parametrize("lines", ["1-", "-3", "0", "x", "1-2-3", "1-,"])
+def test_invalid_range_of_lines_is_reported(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text("one\ntwo\n")
+    reason = f"cart.py:{lines} is not a range of lines such as :10-20, not attached"
+    assert attach_mentions(f"read @cart.py:{lines} ok", tmp_path) == ((), (reason,))
+
+
 def test_mention_of_a_missing_file_is_reported_once() -> None:
     nowhere = Path("/proc/nowhere")
     assert attach_mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (

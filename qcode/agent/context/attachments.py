@@ -97,9 +97,9 @@ def missing_mention_lines(
     return _missing_lines(missing, names_resource)
 
 
-def _missing_lines(names: Iterable[str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
-    missing = [name for name in names if not names_resource(name)]
-    lines = tuple(f"{visible(name)} not found, not attached" for name in missing[:_MAX_MISSING_NAMES])
+def _missing_lines(reasons: Mapping[str, str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
+    missing = [name for name in reasons if not names_resource(name)]
+    lines = tuple(f"{visible(name)} {reasons[name]}, not attached" for name in missing[:_MAX_MISSING_NAMES])
     omitted = len(missing) - _MAX_MISSING_NAMES
     return (*lines, f"{omitted} more files not found, not attached") if omitted > 0 else lines
 
@@ -285,20 +285,24 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             return attached_lines((block,), "")[0]
 
 
-def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], list[str]]:
-    """Return each existing mentioned file once, and the mentioned names of files that do not exist.
+def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], Mapping[str, str]]:
+    """Return each existing mentioned file once, and why other mentioned names of files name none.
 
     A file is external only if all of its mentions are external.
     """
     mentions_by_file: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
-    missing: dict[str, None] = {}
+    missing: dict[str, str] = {}
     for word, first, last in mentioned_words(typed):
         is_external = any(start < last and first < end for start, end in external_spans)
         name = word.rstrip(_PUNCTUATION)
         mention = _mention_at(word, folder) or _mention_at(name, folder)
         if mention is None:
-            if not is_external and _FILE_LIKE.fullmatch(name):
-                missing[name] = None
+            if is_external:
+                continue
+            if _path_at(word.rpartition(":")[0], folder) is not None:  # `@cart.py:1-`
+                missing[word] = "is not a range of lines such as :10-20"
+            elif _FILE_LIKE.fullmatch(name):
+                missing[name] = "not found"
             continue
         if is_external:
             # The judged path must be the path that is read, even if a link changes in between.
@@ -306,7 +310,7 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[lis
         earlier = mentions_by_file.get((mention.path, mention.lines))
         if earlier is None or earlier.is_external:
             mentions_by_file[mention.path, mention.lines] = mention
-    return list(mentions_by_file.values()), list(missing)
+    return list(mentions_by_file.values()), missing
 
 
 def _mention_at(name: str, folder: Path) -> _Mention | None:
