@@ -100,6 +100,16 @@ def test_completed_folder_can_be_continued_and_names_with_blanks_are_quoted() ->
     drive(test, files=Finder(*FILES))
 
 
+def test_colon_after_a_completed_file_replaces_the_blank_for_a_range_of_lines() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("@", *"read", "tab", ":", "1", "-", "5")
+        assert run.app.widgets.prompt.text == "@README.md:1-5"
+        await run.pilot.press("ctrl+u", "@", *"read", "tab", "x", "backspace", "space", ":")
+        assert run.app.widgets.prompt.text == "@README.md  :"
+
+    drive(test, files=Finder(*FILES))
+
+
 def test_mention_in_the_middle_is_completed_in_place() -> None:
     async def test(run: Running) -> None:
         await run.type("fix @read please")

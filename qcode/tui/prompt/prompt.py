@@ -107,6 +107,7 @@ class Prompt(EditingArea):
         self._dismissed_text = ""  # the text for which the menu stays closed
         self._refilled_text = ""  # the last text of `refill`
         self._offered_state: tuple[str, Location] = ("", (0, 0))  # text and cursor of the last update of the menu
+        self._mention_state: tuple[str, Location] = ("", (0, 0))  # text and cursor after the last completed mention
         self._completed_range: tuple[Location, Location] | None = None  # the text that a choice of the menu replaces
         self._is_mention = False  # whether the menu completes a mention, not a command
         self._kind: PromptKind = "prompt"
@@ -341,6 +342,7 @@ class Prompt(EditingArea):
 
     def on_key(self, event: events.Key) -> None:
         """Handle the keys that do not edit. App bindings such as Shift+Tab come first."""
+        row, column = self.cursor_location
         if event.key in ("enter", "tab"):
             # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
             self.update_menu()
@@ -361,6 +363,8 @@ class Prompt(EditingArea):
             self.scroll_cursor_visible()
         elif event.key == "tab":
             self._press_tab()
+        elif event.character == ":" and (self.text, (row, column)) == self._mention_state:
+            self.replace_in_one_step(":", (row, column - 1), (row, column))  # `@cart.py:`, for a range of lines
         else:
             return
         event.stop()
@@ -494,6 +498,8 @@ class Prompt(EditingArea):
         elif choice.is_complete:
             text = text.rstrip()
         self.replace_in_one_step(text, start, end)
+        if self._is_mention and text.endswith(" "):
+            self._mention_state = (self.text, self.cursor_location)
 
     def _press_tab(self) -> None:
         if self._search.is_open:
