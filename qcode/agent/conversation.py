@@ -218,7 +218,7 @@ class Conversation:
         self._client_after_turn = self.client if client is not self.client else None
         self._use_client(client)
         self._turn_options = options
-        self._clients.note_prompt(prompt)
+        self._clients.record_prompt(prompt)
         attached = self.attachments.take_blocks(prompt, attached, options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
         message = Message("user", (*hook_context, *blocks, Text(prompt)))
@@ -265,7 +265,7 @@ class Conversation:
                         yield self._pass_to_observer(event)
                         continue
                     if isinstance(event, ReplyFinished):
-                        self.client.note_reply(event, settings.output)
+                        self.client.record_length(event, settings.output)
                     for item in self._with_notices(event, prompt):
                         yield self.observe(recorder.record_event(item) if isinstance(item, Notice) else item)
         finally:

@@ -239,7 +239,7 @@ class SubagentRun:
                 if isinstance(event, TurnEnded):
                     ended = event
                 if isinstance(event, ReplyFinished):
-                    self._client.note_reply(event, self._turn.settings.output)
+                    self._client.record_length(event, self._turn.settings.output)
                 await self._forward(event)
         assert ended is not None  # the last event of a driver that was not cancelled
         return ended

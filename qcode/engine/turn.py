@@ -232,7 +232,7 @@ class Turn:
             case CompactRequested():
                 return self._compact("asked", EndCompaction(), incoming.focus)
             case ToolEnded() | ApprovalAnswered():
-                return self._feed_round(phase, incoming) if isinstance(phase, Calling) else []
+                return self._pass_to_round(phase, incoming) if isinstance(phase, Calling) else []
             case ModelSwitched() | NoModelLeft():
                 return self._continue_after_fallback(phase.reply, incoming) if isinstance(phase, Replying) else []
             case SteerQueued():
@@ -249,7 +249,7 @@ class Turn:
             case TextCallsRecognized(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
-                return self._feed_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
+                return self._pass_to_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
@@ -301,7 +301,7 @@ class Turn:
         history = self._counter.history.prepare(without_signals(self._messages, one_way))
         return without_refused_parts(history, self.model)
 
-    def _feed_reply(
+    def _pass_to_reply(
         self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | RateLimitAnswered
     ) -> list[Effect]:
         match incoming:
@@ -486,7 +486,7 @@ class Turn:
         self.phase = phase = Calling(current, result)
         return self._relay_round(phase, current.advance(self._elapsed))
 
-    def _feed_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
+    def _pass_to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         if isinstance(incoming, ApprovalAnswered):
             return self._relay_round(phase, phase.round.apply_answer(incoming, self._elapsed))
         return self._relay_round(phase, phase.round.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))

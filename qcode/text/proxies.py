@@ -71,9 +71,12 @@ def _is_exempt(parts: SplitResult, exceptions: str) -> bool:
 def _matches(entry: str, parts: SplitResult) -> bool:
     """Return whether an entry of `NO_PROXY` matches an address; an invalid entry matches none.
 
-    `example.com` matches the host and its subdomains, `.example.com` and `*.example.com` only the subdomains,
-    `10.0.0.0/8` the addresses of a network, `example.com:8080` one port, `https://example.com` exactly this host for
-    one scheme, `all://example.com` exactly this host for all schemes.
+    example.com                   the host and its subdomains
+    .example.com, *.example.com   only the subdomains
+    example.com:8080              one port
+    https://example.com           exactly this host, for one scheme
+    all://example.com             exactly this host, for all schemes
+    10.0.0.0/8                    the addresses of a network
     """
     host = (parts.hostname or "").lower()
     scheme, _, address = entry.rpartition("://")

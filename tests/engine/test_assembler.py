@@ -37,7 +37,7 @@ OBJECTS = [
 def assembled(events: Sequence[ReplyEvent]) -> Assembler:
     assembler = Assembler({**BY_NAME, **FREE})
     for event in events:
-        assembler.feed(event)
+        assembler.add(event)
     return assembler
 
 

@@ -24,7 +24,7 @@ def stopped_at(message: str, size: int = 64, *, fence: str | None = None, is_arg
     """Return the number of characters after which the detector is certain, None if it never is."""
     detector = RepetitionDetector(fence=fence, is_arguments=is_arguments)
     for at in range(0, len(message), size):
-        found = detector.feed(message[at : at + size])
+        found = detector.add(message[at : at + size])
         if found is not None:
             return at + found
     return None
@@ -71,7 +71,7 @@ def test_ordinary_text_is_not_a_repetition(message: str) -> None:
 def ends_in_repetition(message: str) -> bool:
     """Return whether the repetition is noticed only because the text ends."""
     detector = RepetitionDetector()
-    return detector.feed(message) is None and detector.is_repeating_at_end()
+    return detector.add(message) is None and detector.is_repeating_at_end()
 
 
 @pytest.mark.parametrize(

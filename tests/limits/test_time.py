@@ -66,7 +66,7 @@ def join(text: str) -> None:
 def notice_repetition(text: str) -> None:
     detector = RepetitionDetector()
     for start in range(0, len(text), PIECE):
-        if detector.feed(text[start : start + PIECE]) is not None:
+        if detector.add(text[start : start + PIECE]) is not None:
             return
 
 

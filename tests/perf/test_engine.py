@@ -83,7 +83,7 @@ def test_seam_removal_is_linear(case: str) -> None:
 def watch(text: str, *, is_arguments: bool) -> None:
     detector = RepetitionDetector(is_arguments=is_arguments)
     for at in range(0, len(text), 16):
-        assert detector.feed(text[at : at + 16]) is None
+        assert detector.add(text[at : at + 16]) is None
 
 
 NEARLY_REPEATED: dict[str, str] = {

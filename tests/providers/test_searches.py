@@ -129,7 +129,7 @@ def played(protocol: str, events: list[Any]) -> tuple[list[ReplyEvent], Message,
         assembler = Assembler({})
         async for event in provider.stream(asking(protocol)):
             got.append(event)
-            assembler.feed(event)
+            assembler.add(event)
         kept_items.append(assistant(*stored_blocks(assembler.drafts)))
         async for _ in provider.stream(asking(protocol, user("Which?"), kept_items[0], user("Sure?"))):
             pass

@@ -1,7 +1,7 @@
 """The keyring of the system (Secret Service, KWallet, macOS Keychain), through the keyring package.
 
-Calls run in a thread with a timeout, because a locked keyring waits for a user who may be absent, and a session bus may
-hang. The package is imported on first use.
+Calls run in a thread with a timeout: a locked keyring waits for a user, who may be absent, and a session bus may hang.
+The package is imported on first use.
 """
 
 from __future__ import annotations

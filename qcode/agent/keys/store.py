@@ -129,8 +129,8 @@ class KeyStore:
                 if not is_in_keyring:
                     locations.append("file")
                     del entries[name]
-        # Also delete a key that the file does not list as in the keyring: the file may be lost, or `store` may have
-        # been interrupted before it wrote the file.
+        # The keyring may have a key that the file does not list: the file may be lost, or `store` may have been
+        # interrupted before it wrote the file.
         if self._forget_in_keyring(name, must_succeed=is_in_keyring):
             locations.append("keyring")
         if is_in_keyring:

@@ -212,9 +212,11 @@ class ServerConnection:
             if attempted != (self._uses_sse, self._uses_handshake):
                 continue  # connect again with the older transport or protocol, which is not a retry
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
-            # its sessions now and then, so the end of a connection that lasted for a while does not count as a failure.
+            # its sessions now and then, so the end of a connection that lasted for a while is not a failure.
             is_stable = was_ready and time.monotonic() - started_at > STABLE_S
-            if (is_retry and not is_stable) or not (was_ready or self._connection_lost.is_set()):
+            has_exited = self._connection_lost.is_set()
+            may_restart = (was_ready or has_exited) and (is_stable or not is_retry)
+            if not may_restart:
                 raise ServerError(why)
             is_retry = True
             if was_ready:
@@ -467,7 +469,7 @@ class ServerConnection:
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
                     on_change, cwd = self._lists_changed.set, self._context.cwd
-                    note = self._note_message
+                    note = self._log_message
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not (is_retry or self._uses_handshake))
@@ -546,7 +548,7 @@ class ServerConnection:
                 task.cancel()
             await asyncio.gather(watching, *self._cancelled_calls, return_exceptions=True)
 
-    def _note_message(self, line: str) -> None:
+    def _log_message(self, line: str) -> None:
         """Add a log message of the server to its log, to the debug log and to the output of `-v`."""
         self.log.note(line)
         logging.getLogger(SERVER_LOG).info("%s: %s", self._spec.name, visible(line))

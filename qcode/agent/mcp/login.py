@@ -113,10 +113,10 @@ async def sign_in(
         # A registration is valid for its own redirect address only.
         is_reusable = stored.port == callback.port and not client.id
         registration = stored.client if is_reusable else _registration(client, callback)
-        auth.use(Login(config.url, registration, scope=stored.scope))
+        auth.use_login(Login(config.url, registration, scope=stored.scope))
         browser = _BrowserLogin(show, paste, callback)
-        auth.context.redirect_handler = browser.begin
-        auth.context.callback_handler = browser.result
+        auth.context.redirect_handler = browser.show_address
+        auth.context.callback_handler = browser.wait_for_answer
         login = await auth.authorize(await _challenge(config), zone)
         login = replace(login, port=callback.port)
     status = (await _probe(config, login.token)).status_code
@@ -197,7 +197,7 @@ class _BrowserLogin:
         self._callback = callback
         self._state = ""
 
-    async def begin(self, address: str) -> None:
+    async def show_address(self, address: str) -> None:
         """Show the address of the authorization server to the user."""
         parts = address.split("?")
         # The endpoint may already have a query; the package then appends a second `?…`.
@@ -205,7 +205,7 @@ class _BrowserLogin:
         self._state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         await self._show(address)
 
-    async def result(self) -> AuthorizationCodeResult:
+    async def wait_for_answer(self) -> AuthorizationCodeResult:
         """Wait for the redirect and return its parameters; raise `ServerError`."""
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
@@ -341,7 +341,7 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
     if not url:
         return "its authorization server does not support that"
     auth = ServerAuth(credentials)
-    auth.use(login)
+    auth.use_login(login)
     try:
         zone = await network_zone(login.url)
         for kind in ("refresh_token", "access_token"):

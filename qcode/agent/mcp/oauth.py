@@ -187,9 +187,9 @@ class ServerAuth(OAuthClientProvider):
             self.problem = f"its login cannot be read: {storage_problem(error)}"
             return
         self._is_loaded = True
-        self.use(login or Login(self._credentials.url))
+        self.use_login(login or Login(self._credentials.url))
 
-    def use(self, login: Login) -> None:
+    def use_login(self, login: Login) -> None:
         """Use this login for further requests."""
         self._login, context = login, self.context
         try:
@@ -251,7 +251,7 @@ class ServerAuth(OAuthClientProvider):
         return tokens.access_token
 
     async def _store(self, login: Login) -> None:
-        self.use(login)
+        self.use_login(login)
         with suppress(KeyStoreError):  # a login that cannot be stored is used by this process only
             await asyncio.to_thread(self._credentials.save, login)
 

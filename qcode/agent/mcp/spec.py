@@ -246,8 +246,8 @@ def configured_servers(
 ) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program. A name that
-    the configuration or a flag uses is not available to them, and a name that they use is not available to the project.
+    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program. They cannot
+    use a name of the configuration or of a flag, and the project cannot use any of these names.
     Raise `QcodeError` if a file of a flag cannot be read. Invalid entries in such a file, and all errors in a project's
     file, are in `problems`.
     """

@@ -118,11 +118,11 @@ class ModelClient:
         host, model = self.provider.host, self.model.name
         self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
 
-    def note_reply(self, event: ReplyFinished, output: OutputSettings) -> None:
+    def record_length(self, event: ReplyFinished, output: OutputSettings) -> None:
         """Store the length of a reply, if its first cap was not set by the user."""
         length = reply_length(event) if output.learn_first_cap and output.override is None else None
         if length is not None:
-            self._limits.note_length(self.provider.host, self.model.name, length)
+            self._limits.record_length(self.provider.host, self.model.name, length)
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error; one about an unknown model gets the nearest model names."""
@@ -325,7 +325,7 @@ class Clients:
                 self.problems = (f"small_model: {error}",)
         return self._small
 
-    def note_prompt(self, prompt: str) -> None:
+    def record_prompt(self, prompt: str) -> None:
         """Record the prompt of a turn that begins."""
         if self._recording is not None:
             self._recording.record_prompt(prompt)

@@ -114,7 +114,7 @@ async def run_side_turn(
         async with aclosing(driver.run(UserSubmitted(prompt))) as events:
             async for event in events:
                 if isinstance(event, ReplyFinished):
-                    client.note_reply(event, turn.settings.output)
+                    client.record_length(event, turn.settings.output)
                 conversation.observe(AgentEvent(_AGENT_ID, event))
                 yield event
     finally:

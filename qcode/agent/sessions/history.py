@@ -364,8 +364,7 @@ class SessionHistory:
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
         self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
-        # The messages that have events of a compaction, and the positions of these events, by the key of the head after
-        # the compaction.
+        # The events of each compaction, by the key of the head after it: a message, and an index in its shown events.
         self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
 
     @property

@@ -1,6 +1,6 @@
 """All sessions of one project: create, find, resume, copy, list, summarize and delete them.
 
-A session is stored in `STATE/sessions/PROJECT/ID.jsonl`. Beside this file, `ID.lock` exists while the session is open,
+A session is stored in `STATE/sessions/PROJECT/ID.jsonl`. Beside this file, `ID.lock` exists while the session is open.
 `ID.partial` has the text of the current reply, and the folder `ID.files` the contents of changed files. `ID.corrupt`
 has the truncated end of a damaged session. There is no index. A summary is read without building the conversation.
 """

@@ -115,7 +115,7 @@ class Assembler:
         self._tools = tools
         self._by_block: dict[int, BlockDraft] = {}
 
-    def feed(self, event: ReplyEvent) -> BlockDraft | None:
+    def add(self, event: ReplyEvent) -> BlockDraft | None:
         """Process one event; return the draft of its block, None if it belongs to no block or to an unknown one."""
         match event:
             case TextDelta():
@@ -139,7 +139,7 @@ class Assembler:
             case ReplyEnded():
                 self.ended = event
             case EventDamaged():
-                self._note_gap()
+                self._mark_gaps()
         return None
 
     @property
@@ -169,7 +169,7 @@ class Assembler:
             has_progress=has_text or bool(calls),
         )
 
-    def _note_gap(self) -> None:
+    def _mark_gaps(self) -> None:
         """Mark each call whose arguments are still open: the lost event may have been a fragment of them."""
         self.damaged_events += 1
         for draft in self.drafts:

@@ -89,7 +89,7 @@ class Attempt:
     def __repr__(self) -> str:
         return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_chars={self.shown_chars})"
 
-    def feed(self, event: ReplyEvent) -> Emits:
+    def receive(self, event: ReplyEvent) -> Emits:
         """Process one event of the stream; return the events for the front end."""
         self.has_begun = True
         if type(event) is TextDelta:
@@ -103,7 +103,7 @@ class Attempt:
         pending = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         if isinstance(event, ReplyEnded):
             self._check_end()
-        draft = self.assembler.feed(event)
+        draft = self.assembler.add(event)
         if isinstance(event, ReasoningDelta) and event.text:
             return self._show_reasoning(event)
         if draft is None or self._is_silent:
@@ -166,7 +166,7 @@ class Attempt:
                 emits += self._filter_text(TextDelta(block, text))
                 continue
             thought = ReasoningDelta(-1 - block, text)
-            self.assembler.feed(thought)
+            self.assembler.add(thought)
             emits += self._show_reasoning(thought)
         if self._thinking is not None and self._thinking.is_settled:
             self._thinking = None
@@ -181,13 +181,13 @@ class Attempt:
         """Store filtered text, and return the event that shows it. Text after a repetition is dropped."""
         if not event.text:
             if self.seam is None:
-                self.assembler.feed(event)
+                self.assembler.add(event)
             return []
-        end = None if self.is_repeating else self._text_repetition.feed(event.text)
+        end = None if self.is_repeating else self._text_repetition.add(event.text)
         if end is not None:
             self.is_repeating = True
             event = TextDelta(event.block, event.text[:end])
-        self.assembler.feed(event)
+        self.assembler.add(event)
         if self._is_silent:
             return []
         self.shown_chars += len(event.text)
@@ -196,7 +196,7 @@ class Attempt:
         return [Emit(event if number == event.block else TextDelta(number, event.text))]
 
     def _show_reasoning(self, event: ReasoningDelta) -> Emits:
-        if not self.is_repeating and self._reasoning_repetition.feed(event.text) is not None:
+        if not self.is_repeating and self._reasoning_repetition.add(event.text) is not None:
             self.is_repeating = True
         if self._is_silent:
             return []
@@ -208,7 +208,7 @@ class Attempt:
         detector = self._args_repetition.get(event.block)
         if detector is None:
             detector = self._args_repetition[event.block] = RepetitionDetector(is_arguments=True)
-        if detector.feed(event.text) is not None:
+        if detector.add(event.text) is not None:
             self.is_repeating = True
 
     def _check_end(self) -> None:

@@ -53,7 +53,7 @@ class RepetitionDetector:
         self._incomplete_block = ""
         """The text after the last whole block; empty before the end of the text."""
 
-    def feed(self, text: str) -> int | None:
+    def add(self, text: str) -> int | None:
         """Return how many characters of `text` precede the point at which a repetition is certain; None without one.
 
         Do not call this method again after it has returned a number.

@@ -123,7 +123,7 @@ class Reply:
             attempt.has_begun = True
             if (restarted := failures.restart_after_damage(self._state)) is not None:
                 return restarted
-        effects: list[Effect] = [*attempt.feed(event)]
+        effects: list[Effect] = [*attempt.receive(event)]
         if attempt.is_repeating:
             return effects + self._stop_repeating(attempt)
         return effects + self._attempt_ended(attempt, event) if isinstance(event, ReplyEnded) else effects
@@ -219,7 +219,7 @@ class Reply:
         if attempt.kind == "repair":
             is_repaired = shape.stop is not StopReason.MALFORMED_CALL
             effects.append(Emit(ToolPayloadRepair("malformed_call", attempted=True, succeeded=is_repaired)))
-        effects += self._note_silent_cap(attempt, shape)
+        effects += self._learn_silent_cap(attempt, shape)
         if state.superseded is not None:
             shape = self._compare_with_superseded(attempt, shape, effects)
         return effects + self._perform(decide(shape, self._budget(attempt, shape)), attempt, shape)
@@ -240,7 +240,7 @@ class Reply:
         error = ErrorInfo(ErrorKind.REPETITION, note)
         return stopped + state.finish("failed", why="error", note=note, error=error)
 
-    def _note_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
+    def _learn_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Learn that the host truncates far below the cap, if the escalated attempt was hardly longer."""
         superseded, tokens = self._state.superseded, shape.output_tokens
         before = superseded.attempt.assembler.usage.output if superseded else None

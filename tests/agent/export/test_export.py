@@ -538,7 +538,7 @@ def test_command_argument_is_a_format_a_path_and_options(typed: str, request_: E
 def test_unknown_option_is_named() -> None:
     with pytest.raises(ValueError, match=r"^Cannot use --pdf here\. Type /export \[md\|json\|html\]"):
         export_request("html --pdf")
-    with pytest.raises(ValueError, match='Unknown format "pdf". Choose md, json or html'):
+    with pytest.raises(ValueError, match=r'Unknown format "pdf"\. Choose md, json or html'):
         export_request("pdf")
     assert export_request("./pdf").path == "./pdf"
 
