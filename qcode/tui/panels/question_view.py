@@ -59,7 +59,7 @@ class QuestionView(Vertical):
         self._detail_rows: list[Line] = []  # all rows of the detail, for `_detail_width`
         self._detail_width = 0  # 0 before the first paint of a detail
         self._rows = QuestionRows([], [], [], [])
-        self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
+        self._scrolling_rows: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
         self._hidden = self._hidden_above = 0  # the number of rows that an extract omits: in total, and above it
         self._has_hidden_notes = False
         self._shows_all = False  # the user has scrolled, so all rows are shown instead of an extract
@@ -113,36 +113,47 @@ class QuestionView(Vertical):
 
     def paint(self, height: int) -> int:
         """Show the question in at most `height` rows, shared by `arrange`; return the number of unused rows."""
-        width, is_low = self.width, self.app.size.height < _MIN_NORMAL_HEIGHT
-        letters_above = count_letters(self._scrolling[: round(self._scroll.scroll_y)])
+        width = self.width
+        letters_above = count_letters(self._scrolling_rows[: round(self._scroll.scroll_y)])
         is_resized = self._detail_width not in (0, width)
         if self._detail_width != width:
             self._detail_width, self._detail_rows = width, self._detail.lines(width)
-        text = self._write_text(width)
-        self._has_hidden_notes = bool(text.hidden_notes)
-        kept_rows = 1 if is_low else _KEPT_ROWS
-        rows = self._rows = arrange(text, len(self._detail_rows), width, height, is_low=is_low, kept_rows=kept_rows)
-        body = self._body()
-        if text.is_prose and body and not rows.notes and len(body) < rows.scroll_rows:
-            # A blank row between the text and the choices, which a draft replaces.
-            rows = self._rows = replace(rows, notes=[Line()], scroll_rows=rows.scroll_rows - 1)
-        view_rows = self._view_rows
-        is_extract = not (self._shows_all or len(body) <= rows.scroll_rows or rows.before)
-        self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
-        self._hidden, self._hidden_above = len(body) - len(self._scrolling), 0
-        if self._hidden:
-            first = self._scrolling[0].text
-            self._hidden_above = next((index for index, row in enumerate(body) if row.text == first), 0)
-        self._scroll.styles.max_height = max(1, view_rows)
-        self._scroll.display = bool(self._scrolling) and view_rows > 0
-        _show(self._text, self._scrolling)
+        rows = self._rows = self._arranged(height)
+        self._choose_scrolling_rows()
+        self._scroll.styles.max_height = max(1, self._view_rows)
+        self._scroll.display = bool(self._scrolling_rows) and self._view_rows > 0
+        _show(self._text, self._scrolling_rows)
         _show(self._notes, rows.notes)
         _show(self._choices, rows.choices)
         if is_resized and letters_above:
-            self._show_from(row_of_letter(self._scrolling, letters_above))
+            # The letter that was at the top of the view stays there.
+            self._show_from(row_of_letter(self._scrolling_rows, letters_above))
         self._paint_mark()
-        used_rows = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
-        return height - used_rows
+        scroll_rows = min(len(self._all_scrolling_rows(rows)), rows.scroll_rows)
+        return height - len(rows.title) - scroll_rows - len(rows.notes) - len(rows.choices)
+
+    def _arranged(self, height: int) -> QuestionRows:
+        """Return the rows of each part for at most `height` rows."""
+        text, is_low = self._write_text(self.width), self.app.size.height < _MIN_NORMAL_HEIGHT
+        self._has_hidden_notes = bool(text.hidden_notes)
+        kept_rows = 1 if is_low else _KEPT_ROWS
+        rows = arrange(text, len(self._detail_rows), self.width, height, is_low=is_low, kept_rows=kept_rows)
+        scroll_rows = len(self._all_scrolling_rows(rows))
+        if text.is_prose and not rows.notes and 0 < scroll_rows < rows.scroll_rows:
+            # A blank row between the text and the choices, which a draft replaces.
+            return replace(rows, notes=[Line()], scroll_rows=rows.scroll_rows - 1)
+        return rows
+
+    def _choose_scrolling_rows(self) -> None:
+        """Choose between all rows of the scrolling part, and an extract of the detail if they do not fit."""
+        all_rows = self._all_scrolling_rows(self._rows)
+        self._scrolling_rows = all_rows
+        if len(all_rows) > self._rows.scroll_rows and not self._rows.before and not self._shows_all:
+            self._scrolling_rows = self._detail.fitting(self.width, self._view_rows)
+        self._hidden, self._hidden_above = len(all_rows) - len(self._scrolling_rows), 0
+        if self._hidden:
+            first = self._scrolling_rows[0].text
+            self._hidden_above = next((index for index, row in enumerate(all_rows) if row.text == first), 0)
 
     def scroll_page(self, to: Page) -> bool:
         """Scroll; return False if there is nothing to scroll."""
@@ -155,9 +166,9 @@ class QuestionView(Vertical):
             case "page_down":
                 self.scroll_by(page)
             case "home":
-                self.scroll_by(-len(self._scrolling))
+                self.scroll_by(-len(self._scrolling_rows))
             case "end":
-                self.scroll_by(len(self._body()))
+                self.scroll_by(len(self._all_scrolling_rows(self._rows)))
         return True
 
     def scroll_by(self, rows: int) -> None:
@@ -170,12 +181,12 @@ class QuestionView(Vertical):
         if self._hidden:
             if rows < 0 and not self._hidden_above:
                 return
-            body, y = self._body(), self._hidden_above
-            pairs = enumerate(zip(self._scrolling, body[y:], strict=False))
-            gap = next((index for index, (shown, line) in pairs if shown.text != line.text), 0)
-            self._shows_all, self._hidden, self._scrolling = True, 0, body
-            _show(self._text, body)
-            if gap and 0 < rows < len(body):
+            all_rows, y = self._all_scrolling_rows(self._rows), self._hidden_above
+            pairs = enumerate(zip(self._scrolling_rows, all_rows[y:], strict=False))
+            gap = next((index for index, (shown, row) in pairs if shown.text != row.text), 0)
+            self._shows_all, self._hidden, self._scrolling_rows = True, 0, all_rows
+            _show(self._text, all_rows)
+            if gap and 0 < rows < len(all_rows):
                 y, rows = y + gap - 1, 0
         self._show_from(y + rows)
 
@@ -209,26 +220,26 @@ class QuestionView(Vertical):
             if row < len(self._rows.choice_indexes):
                 self.post_message(self.Chosen(self._rows.choice_indexes[row]))
 
-    def _body(self) -> list[Line]:
-        """Return all rows of the scrolling part."""
-        return [*self._rows.before, *self._detail_rows, *self._rows.after]
+    def _all_scrolling_rows(self, rows: QuestionRows) -> list[Line]:
+        """Return all rows of the scrolling part: the detail, with the rows of title and notes above and below it."""
+        return [*rows.before, *self._detail_rows, *rows.after]
 
     @property
     def _view_rows(self) -> int:
         """The number of rows in view: one less than `scroll_rows` if the row below shows the number of hidden rows."""
         rows = self._rows
-        is_marked = len(self._body()) > rows.scroll_rows and not rows.is_mark_in_title
+        is_marked = len(self._all_scrolling_rows(self._rows)) > rows.scroll_rows and not rows.is_mark_in_title
         return rows.scroll_rows - 1 if is_marked else rows.scroll_rows
 
     @property
     def _max_scroll(self) -> int:
-        return max(0, len(self._scrolling) - max(1, self._view_rows))
+        return max(0, len(self._scrolling_rows) - max(1, self._view_rows))
 
     def _paint_mark(self) -> None:
         """Show how many rows are above and below the view."""
         rows, width = self._rows, self.width
         scrolled = min(round(self._scroll.scroll_y), self._max_scroll)
-        below = max(0, len(self._scrolling) - scrolled - self._view_rows) + self._hidden
+        below = max(0, len(self._scrolling_rows) - scrolled - self._view_rows) + self._hidden
         above = scrolled
         if self._hidden:
             above, below = self._hidden_above, below - self._hidden_above
