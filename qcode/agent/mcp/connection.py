@@ -85,7 +85,6 @@ _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
 # The error of the server's SDK for a tool that asks the user while it runs, which protocol 2026-07-28 does not allow.
 _NO_BACK_CHANNEL = "no back-channel for server-initiated requests"
 
-
 ValueT = TypeVar("ValueT")
 
 Answers: TypeAlias = dict[str, Any]
@@ -236,11 +235,15 @@ class ServerConnection:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             task.cancel()
+            self._cancelled_calls.add(task)
+            task.add_done_callback(self._forget_cancelled)
             await asyncio.wait({task}, timeout=_CANCEL_WAIT_S)
-            if not task.done():
-                self._cancelled_calls.add(task)
-                task.add_done_callback(self._cancelled_calls.discard)
             raise
+
+    def _forget_cancelled(self, task: asyncio.Task[Any]) -> None:
+        self._cancelled_calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks the error of a server that ended meanwhile as retrieved
 
     async def _call(
         self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest
@@ -291,8 +294,7 @@ class ServerConnection:
         async def send(session: ClientSession, answers: Answers) -> object:
             if session.server_capabilities is None or session.server_capabilities.completions is None:
                 return None
-            is_prompt = kind == "prompt"
-            ref = types.PromptReference(name=name) if is_prompt else types.ResourceTemplateReference(uri=name)
+            ref = types.PromptReference(name=name) if kind == "prompt" else types.ResourceTemplateReference(uri=name)
             return await session.complete(ref, {"name": argument, "value": value}, arguments or None)
 
         result: Any = await self.request(send, self._spec.config.timeout_s, RunningRequest())
@@ -468,8 +470,7 @@ class ServerConnection:
                     streams = await stack.enter_async_context(self._transport(config))
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
                     sample = self._sample if is_sampling else None
-                    on_change, cwd = self._lists_changed.set, self._context.cwd
-                    note = self._log_message
+                    on_change, note, cwd = self._lists_changed.set, self._log_message, self._context.cwd
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not (is_retry or self._uses_handshake))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from pathlib import Path
 
 import pytest
 
 from qcode.agent.mcp import transports
+from qcode.agent.mcp.connection import ServerConnection
+from qcode.agent.mcp.spec import ServerError
 from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ServerFolders, call, is_running, names, open_servers, texts, until
 from tests.fakes.tool_server import CONTROLS
@@ -51,6 +54,33 @@ def test_tools_are_listed_and_called(folders: ServerFolders, tmp_path: Path) -> 
         assert not is_running(pid)
 
     asyncio.run(body())
+
+
+def test_error_of_a_cancelled_call_is_not_reported(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+
+    async def fail_when_cancelled(*_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ServerError("the server ended during the call") from None
+
+    async def body() -> list[str]:
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+        async with open_servers(folders.servers(folders.sdk_spec())) as servers:
+            monkeypatch.setattr(ServerConnection, "request", fail_when_cancelled)
+            work = asyncio.ensure_future(call(servers, "fake__slow"))
+            await begun.wait()
+            work.cancel()
+            await asyncio.wait({work})
+            assert work.cancelled()
+            del work
+            gc.collect()
+        return reported
+
+    assert asyncio.run(body()) == []
 
 
 def test_cancelled_or_timed_out_call_ends_and_notifies_the_server(folders: ServerFolders) -> None:
