@@ -58,7 +58,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.hooks.calls import CallHooks
 
-MAX_SHOWN_NAME = 80
+_MAX_SHOWN_NAME_CHARS = 80
 SHELL = Shell.spec.name
 _NO_PLAN_MODE = "Plan mode has already ended: the mode is {mode}. Continue the work."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
@@ -114,11 +114,11 @@ class PendingCalls:
         self._watch_changes = watch_changes
         self._accept_changes = accept_changes
         self._permissions = permissions
-        self._resolutions: dict[str, ResolvedCall] = {}  # the keys of all tables here are call ids
+        self._resolved_calls: dict[str, ResolvedCall] = {}  # this and the next two dictionaries are by call id
         self._open_approvals: dict[str, CallApproval] = {}
-        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # edited calls, to be judged again
+        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # calls that the user edited, to be judged again
         self._warnings: list[str] = []
-        self._server_answers: dict[str, asyncio.Future[Decision]] = {}
+        self._server_answers: dict[str, asyncio.Future[Decision]] = {}  # by the id of the question
         self._question_count = 0
 
     async def ask_for_server(
@@ -154,11 +154,13 @@ class PendingCalls:
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
         name, run_arguments = await toolbox.resolve_call(call.name, arguments)
         hooks = self.hooks
-        hook, revised = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, run_arguments)
-        if hook is not None and hook.verdict == "deny":
-            return self._refuse(call, hook)
-        resolved = ResolvedCall(name, run_arguments if revised is None else revised, edited_arguments=revised)
-        return await self._judge_call(policy, request, resolved, hook)
+        hook_verdict, edited = None, None
+        if hooks is not None:
+            hook_verdict, edited = await hooks.run_pre_tool_use(call_id, name, run_arguments)
+        if hook_verdict is not None and hook_verdict.verdict == "deny":
+            return self._refuse(call, hook_verdict)
+        resolved = ResolvedCall(name, run_arguments if edited is None else edited, edited_arguments=edited)
+        return await self._judge_call(policy, request, resolved, hook_verdict)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
         self._permissions.record(call, "refused", verdict.reason, verdict.decided_by)
@@ -169,25 +171,23 @@ class PendingCalls:
         policy: Policy,
         request: AskApproval,
         resolved: ResolvedCall,
-        hook: Verdict | None,
+        hook_verdict: Verdict | None,
         *,
         has_run_permission_hooks: bool = False,
     ) -> ApprovalAnswered | CallApproval:
-        """Judge a call; `hook` is the verdict of the PreToolUse hooks.
-
-        `has_run_permission_hooks`: the PermissionRequest hooks have seen the call too.
-        """
+        """Judge a call with the verdict of its PreToolUse hooks, or of its PermissionRequest hooks if they have run."""
         call, repeats, call_id = request.call, request.repeats, request.call.call_id
         permissions, toolbox, name, run_arguments = self._permissions, self._toolbox, resolved.name, resolved.arguments
         targets = await asyncio.to_thread(toolbox.target_paths, name, run_arguments)
         # Judging may read files, and start bash or git.
-        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook)
+        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook_verdict)
         # A command that the user allows runs without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
-        hook_asks = hook is not None and hook.verdict == "ask"
-        # A hook, like the user, allows a call only for the files that the call names now.
-        granted = targets if verdict is hook else frozenset[str]()
-        self._resolutions[call_id] = resolved = replace(resolved, level=level, requires_user=hook_asks, targets=granted)
+        needs_user = hook_verdict is not None and hook_verdict.verdict == "ask"
+        # If a hook allows the call, `verdict` is that of the hook, and covers only the files that the call names now.
+        granted = targets if verdict is hook_verdict else frozenset[str]()
+        resolved = replace(resolved, level=level, requires_user=needs_user, targets=granted)
+        self._resolved_calls[call_id] = resolved
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
@@ -196,29 +196,30 @@ class PendingCalls:
             return self._allow_unasked(call_id, verdict.reason)
         preview = await toolbox.preview(name, run_arguments)
         if preview.refusal and not repeats:
-            self._resolutions[call_id] = replace(resolved, refusal=preview.refusal)
+            self._resolved_calls[call_id] = replace(resolved, refusal=preview.refusal)
             permissions.record(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._allow_unasked(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, run_arguments):
             # Some changes ask in every mode, such as a command that writes to a system folder. Plan mode denies them.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
-        self._resolutions[call_id] = resolved = replace(resolved, targets=targets)
+        self._resolved_calls[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or has_run_permission_hooks or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
-        requested, revised = await self.hooks.run_permission_request(call_id, name, run_arguments)
-        if requested is not None and requested.verdict == "deny":
-            return self._refuse(call, requested)
-        if revised is None and requested is None:
+        request_verdict, edited = await self.hooks.run_permission_request(call_id, name, run_arguments)
+        if request_verdict is not None and request_verdict.verdict == "deny":
+            return self._refuse(call, request_verdict)
+        if edited is None and request_verdict is None:
             return await self._open_approval(policy, request, preview, verdict)
-        if revised is not None:
-            resolved = replace(resolved, arguments=revised, edited_arguments=revised)
-        return await self._judge_call(policy, request, resolved, hook or requested, has_run_permission_hooks=True)
+        if edited is not None:
+            resolved = replace(resolved, arguments=edited, edited_arguments=edited)
+        hook_verdict = hook_verdict or request_verdict
+        return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
 
     async def _open_approval(
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
     ) -> CallApproval:
         """Open the approval that the user must decide, and return it."""
-        call, resolved = request.call, self._resolutions[request.call.call_id]
+        call, resolved = request.call, self._resolved_calls[request.call.call_id]
         if resolved.edited_arguments is not None:
             call = replace(call, arguments=json.dumps(resolved.edited_arguments))
         preview = _masked_preview(policy, preview)
@@ -233,8 +234,8 @@ class PendingCalls:
 
     def _allow_unasked(self, call_id: str, reason: str = "") -> ApprovalAnswered:
         """Let a judged call run without an approval, with the arguments from a hook if there are any."""
-        revised = self._resolutions[call_id].edited_arguments
-        return ApprovalAnswered(call_id, is_allowed=True, reason=reason, edited_arguments=revised, editor="hook")
+        edited = self._resolved_calls[call_id].edited_arguments
+        return ApprovalAnswered(call_id, is_allowed=True, reason=reason, edited_arguments=edited, editor="hook")
 
     async def _with_offers(
         self, approval: ToolApproval, policy: Policy, resolved: ResolvedCall, preview: Preview, verdict: Verdict
@@ -264,7 +265,7 @@ class PendingCalls:
 
         The new approval is opened even if the rules would allow the call, so that the user sees the effect of the edit.
         """
-        call_id, toolbox, original = approval.id, self._toolbox, self._resolutions[approval.id]
+        call_id, toolbox, original = approval.id, self._toolbox, self._resolved_calls[approval.id]
         if is_planning(policy) and not toolbox.only_reads(original.name, original.arguments):
             self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
@@ -275,8 +276,10 @@ class PendingCalls:
                 arguments = revised_arguments(toolbox.spec(name), original.arguments, revise.text)
             targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
             verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), arguments)
-            hook, _ = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, arguments)
-            verdict = verdict if hook is None or hook.verdict != "deny" else hook
+            if hooks is not None:
+                hook_verdict, _ = await hooks.run_pre_tool_use(call_id, name, arguments)
+                if hook_verdict is not None and hook_verdict.verdict == "deny":
+                    verdict = hook_verdict
             preview = await toolbox.preview(name, arguments)
             if verdict.verdict == "deny" or preview.refusal:
                 raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
@@ -289,7 +292,7 @@ class PendingCalls:
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
-        self._resolutions[call_id] = resolved
+        self._resolved_calls[call_id] = resolved
         self._open_approvals[call_id] = revised = replace(revised, is_revised=True)
         return revised
 
@@ -338,7 +341,7 @@ class PendingCalls:
                 return self._deny(approval, "")
 
     def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
-        resolved = self._resolutions[approval.id]
+        resolved = self._resolved_calls[approval.id]
         if not approval.is_revised:
             return ApprovalAnswered(approval.id, is_allowed=True)
         editor: Literal["user", "hook"] = "user" if resolved.edited_arguments is None else "hook"
@@ -355,7 +358,7 @@ class PendingCalls:
                 permissions.allow_always(approval.prefix_rule, call, is_saved=False)
             case "sandbox":
                 permissions.allow_sandboxed(approval.sandboxed_rule, call)
-                self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
+                self._resolved_calls[approval.id] = replace(self._resolved_calls[approval.id], level="workspace")
             case "edits":
                 permissions.set_mode("accept-edits")
                 permissions.record(call, "session", "all edits", "mode:accept-edits")
@@ -384,7 +387,7 @@ class PendingCalls:
     def settle_by_mode(self, policy: Policy, put_input: Callable[[ApprovalAnswered], None]) -> None:
         """Settle open approvals by the current mode (plan mode denies changes); pass the answers to `put_input`."""
         for call_id, approval in list(self._open_approvals.items()):
-            resolved = self._resolutions.get(call_id)
+            resolved = self._resolved_calls.get(call_id)
             if self._is_barred_by_plan_mode(policy, resolved):
                 self._open_approvals.pop(call_id)
                 self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
@@ -392,7 +395,7 @@ class PendingCalls:
             elif resolved is not None and not resolved.requires_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.check.startswith("mode:"):
-                    self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
+                    self._resolved_calls[call_id] = replace(resolved, level=verdict.confinement)
                     self._open_approvals.pop(call_id)
                     self._permissions.record(approval.call, "ran", verdict.reason, verdict.decided_by)
                     put_input(self._allow(approval))
@@ -405,7 +408,7 @@ class PendingCalls:
 
     def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
         """Remove and return the judged call to run; for a call that was not judged, return it unchanged."""
-        return self._resolutions.pop(call.call_id, ResolvedCall(call.name, arguments))
+        return self._resolved_calls.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the warnings since the last call, about decisions that could not be carried out."""
@@ -453,13 +456,7 @@ class PendingCalls:
         return replace(outcome, diff=masked, changes=_showable_changes(policy, outcome.changes))
 
     async def _run_command(
-        self,
-        policy: Policy,
-        model: str,
-        command: str,
-        level: Level | None,
-        seconds: float | None,
-        is_watched: bool,
+        self, policy: Policy, model: str, command: str, level: Level | None, seconds: float | None, is_watched: bool
     ) -> ToolOutcome:
         """Run a command of `[after_edit]` without showing it; `is_watched`: detect the files that it changes."""
         arguments: JsonObject = {"command": command, **({} if seconds is None else {"timeout_s": seconds})}
@@ -490,7 +487,7 @@ class PendingCalls:
         """Forget all calls and approvals, because the turn is over."""
         for approval in (*self._open_approvals.values(), *(approval for approval, _ in self._revisions.values())):
             self._permissions.record(approval.call, "unanswered")
-        self._resolutions.clear()
+        self._resolved_calls.clear()
         self._revisions.clear()
         self._open_approvals.clear()
         if self._toolbox.edit_checks is not None:
@@ -589,7 +586,7 @@ def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
 
 def impossible_call(request: AskApproval) -> ImpossibleCall:
     """Return the approval that lets the model try again after calls that cannot run."""
-    name = visible_line(request.call.name, MAX_SHOWN_NAME)
+    name = visible_line(request.call.name, _MAX_SHOWN_NAME_CHARS)
     question = (
         f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(request.obstacle)}). "
         "Let it try again?"

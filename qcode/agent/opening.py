@@ -20,7 +20,7 @@ from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import Selection
-from qcode.agent.models.web_search import search_key
+from qcode.agent.models.web_search import SearchAccess, search_access
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from qcode.agent.telemetry.tracing import Tracing
     from qcode.protocol.provider import Provider
     from qcode.safety.redaction import Redactor
-    from qcode.tools.web_search import SearchService, WebSearch
+    from qcode.tools.web_search import WebSearch
 
 MAX_DEPTH = 3
 """The maximum number of nested qcode processes above this process."""
@@ -104,7 +104,7 @@ class AgentParts:
             redact=self.redact,
             partial_secret_length=self.partial_secret_length,
         )
-        scratch, search = Scratch(), search_key(context.settings, context.env)
+        scratch, search = Scratch(), search_access(context.settings, context.env)
         policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
@@ -211,7 +211,7 @@ class AgentParts:
         self,
         scratch: Scratch,
         sandbox: SessionSandbox,
-        search: tuple[SearchService, str] | None,
+        search: SearchAccess | None,
         kinds: tuple[SubagentKind, ...],
         program_tools: tuple[Tool, ...],
         skill: SkillTool | None,
@@ -267,13 +267,12 @@ class AgentParts:
         self.prompts.skills = self.skills.make_catalog(window)
         return tool
 
-    def _policy_for_search(self, policy: Policy, search: tuple[SearchService, str] | None) -> Policy:
+    def _policy_for_search(self, policy: Policy, search: SearchAccess | None) -> Policy:
         """Return the policy for searches with this service, and register the key of the service as a secret."""
         if search is None:
             return policy
-        service, key = search
-        self._secrets.add(key)
-        return replace(policy, search_url=service.url)
+        self._secrets.add(search.key)
+        return replace(policy, search_url=search.service.url)
 
     def _servers(self) -> Servers | None:
         """Return the tool servers of this run, not started; None if there are neither servers nor problems."""
@@ -465,10 +464,10 @@ def _after_edit(context: RunContext, sandbox: SessionSandbox, workspace: Workspa
     return AfterEdit(context, workspace, sandbox)
 
 
-def _web_search(search: tuple[SearchService, str], gate: FetchGate) -> WebSearch:
+def _web_search(search: SearchAccess, gate: FetchGate) -> WebSearch:
     from qcode.tools.web_search import WebSearch  # few users have a key for a search service
 
-    return WebSearch(*search, gate)
+    return WebSearch(search.service, search.key, gate)
 
 
 def _git_overrides() -> dict[str, str]:

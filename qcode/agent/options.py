@@ -131,23 +131,15 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value, annotation = getattr(self, option.name), str(option.type)
-            if "Sequence" not in annotation or (value is None and "None" in annotation):
-                continue
-            if value is None or isinstance(value, str):  # iterating a string would yield its letters
-                raise TypeError(f"Options({option.name}=...) takes a list")
-            if not all(isinstance(item, str | Path) for item in value):
-                raise TypeError(f"Options({option.name}=...) takes a list of strings")
-            object.__setattr__(self, option.name, tuple(value))
+            name, annotation, value = option.name, str(option.type), getattr(self, option.name)
+            if "Sequence" in annotation and not (value is None and "None" in annotation):
+                object.__setattr__(self, name, _as_tuple(name, value))
+            if annotation in _FIELD_TYPES:
+                _check_type(name, value, _FIELD_TYPES[annotation])
+            if "PathText" in annotation:
+                _check_paths(name, getattr(self, name))
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
-        for option in fields(self):
-            types, value = _FIELD_TYPES.get(str(option.type)), getattr(self, option.name)
-            # Without this check, the string "false" would count as true.
-            if types is not None and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
-                raise TypeError(f"Options({option.name}=...) takes {_TYPE_NAMES[types[0]]}, not {type(value).__name__}")
-            if "PathText" in str(option.type):
-                _check_paths(option.name, value)
 
     @property
     def model_name(self) -> str:
@@ -198,6 +190,21 @@ class Options:
         if self.builtin_tools is None:
             return True
         return spec.name in self.builtin_tools or bool(spec.edit_format and not EDITORS.isdisjoint(self.builtin_tools))
+
+
+def _as_tuple(name: str, value: Sequence[str | Path] | None) -> tuple[str | Path, ...]:
+    if value is None or isinstance(value, str):  # iterating a string would yield its letters
+        raise TypeError(f"Options({name}=...) takes a list")
+    if not all(isinstance(item, str | Path) for item in value):
+        raise TypeError(f"Options({name}=...) takes a list of strings")
+    return tuple(value)
+
+
+def _check_type(name: str, value: object, types: tuple[type, ...]) -> None:
+    """Raise `TypeError` for a value of another type: the string "false" would count as true."""
+    is_wrong_bool = isinstance(value, bool) and bool not in types  # True is also an `int`
+    if is_wrong_bool or not isinstance(value, types):
+        raise TypeError(f"Options({name}=...) takes {_TYPE_NAMES[types[0]]}, not {type(value).__name__}")
 
 
 def _check_paths(name: str, value: object) -> None:

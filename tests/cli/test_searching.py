@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.models.web_search import hosted_tools, search_key
+from qcode.agent.models.web_search import hosted_tools, search_access
 from qcode.config.settings import Settings, Tools
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import ModelFacts
@@ -65,17 +65,17 @@ def test_hosted_search_is_not_offered_if_it_needs_approval(tmp_path: Path) -> No
 def test_search_service_without_a_key_is_reported_at_the_start() -> None:
     chosen = Settings(tools=Tools(web_search="tavily"))
     with pytest.raises(QcodeError, match="TAVILY_API_KEY is not set"):
-        search_key(chosen, {})
-    found = search_key(chosen, {"TAVILY_API_KEY": " k "})
+        search_access(chosen, {})
+    found = search_access(chosen, {"TAVILY_API_KEY": " k "})
     assert found is not None
     assert (found[0].name, found[1]) == ("tavily", "k")
-    assert search_key(Settings(), {"TAVILY_API_KEY": "k"}) is None
+    assert search_access(Settings(), {"TAVILY_API_KEY": "k"}) is None
 
 
 @pytest.mark.parametrize("key", ["one\ntwo", "one two", "one\x01two", "schl\u00fcssel"])
 def test_unsendable_search_key_is_refused_without_showing_it(key: str) -> None:
     chosen = Settings(tools=Tools(web_search="brave"))
     with pytest.raises(QcodeError) as refused:
-        search_key(chosen, {"BRAVE_API_KEY": key})
+        search_access(chosen, {"BRAVE_API_KEY": key})
     assert refused.value.exit_code == 41
     assert key not in str(refused.value)

@@ -200,6 +200,14 @@ def _prompt_text(name: str) -> str:
     return (Path(__file__).parent / "text" / f"{name}.md").read_text("utf-8")
 
 
+@dataclass(frozen=True, slots=True)
+class _SteeringMessage:
+    """A message to a running turn, with the blocks that were pending before it and are sent with it."""
+
+    text: str
+    pending_blocks: tuple[Block, ...]
+
+
 class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
@@ -211,8 +219,8 @@ class PendingAttachments:
     def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
         self._find_mentions = find_mentions
         self._pending: tuple[Block, ...] = ()
-        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
-        """The messages that the turn has not added yet, each with the blocks that were pending and are sent with it."""
+        self._steering_messages: list[_SteeringMessage] = []
+        """The messages that the turn has not added yet."""
         self.problems: list[str] = []
         """A line for each mentioned file that was not attached in this turn."""
         self.on_change: Callable[[tuple[Block, ...]], None] = lambda blocks: None
@@ -250,7 +258,7 @@ class PendingAttachments:
 
         If the message is withdrawn, `defer` makes those of them pending again that were pending before.
         """
-        self._steering_messages.append((text, self._pending))
+        self._steering_messages.append(_SteeringMessage(text, self._pending))
         return self.take_blocks(text, attached)
 
     def forget_steered(self, text: str) -> None:
@@ -265,13 +273,13 @@ class PendingAttachments:
     def _remove_steered(self, text: str, indexes: Iterable[int]) -> tuple[Block, ...]:
         """Remove the first message with this text in the order of `indexes`, and return its blocks."""
         for index in indexes:
-            if self._steering_messages[index][0] == text:
-                return self._steering_messages.pop(index)[1]
+            if self._steering_messages[index].text == text:
+                return self._steering_messages.pop(index).pending_blocks
         return ()
 
     def end_turn(self) -> None:
         """Keep the blocks of steering messages that the turn did not add, for the next prompt."""
         self.problems.clear()
-        unsent = (block for _, blocks in self._steering_messages for block in blocks)
+        unsent = (block for message in self._steering_messages for block in message.pending_blocks)
         self._set_pending((*unsent, *self._pending))
         self._steering_messages.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, QcodeError
@@ -22,7 +22,14 @@ _SEARCH_PROTOCOLS = frozenset({"anthropic", "openai-responses"})
 _SEARCHING_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
 
 
-def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
+class SearchAccess(NamedTuple):
+    """A search service, and the user's key for it."""
+
+    service: SearchService
+    key: str
+
+
+def search_access(settings: Settings, env: Mapping[str, str]) -> SearchAccess | None:
     """Return the configured search service and its key, None if none is configured.
 
     Raise `QcodeError` if the key is missing or invalid.
@@ -45,7 +52,7 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
             f"{service.key_variable} contains characters that no key has, such as a space or line break",
             ExitCode.NO_CREDENTIAL,
         )
-    return service, key
+    return SearchAccess(service, key)
 
 
 def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts: ModelFacts) -> tuple[ToolSpec, ...]:
