@@ -321,6 +321,30 @@ def test_burst_of_lines_at_an_approval_keeps_its_line_breaks_and_never_answers(
     drive(test, conversation)
 
 
+@pytest.mark.parametrize(
+    "keys", [("enter", *"yes", "enter"), ("enter", "enter", "y"), ("enter", "1", "enter", "enter")]
+)
+def test_burst_that_begins_with_a_line_break_never_answers(
+    keys: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 0.001)
+    monkeypatch.setattr(typing, "BURST_SECONDS", 600.0)
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*keys)
+        await run.until(lambda: run.app.widgets.prompt.text == "".join(key for key in keys if key != "enter"))
+        assert conversation.answers == []
+        run.clock.now += 2 * GUARD_SECONDS
+        monkeypatch.setattr(typing, "BURST_SECONDS", 0.001)
+        await run.pilot.press("down", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
 def test_ctrl_g_edits_the_call_also_if_a_reason_is_typed() -> None:
     draft = Draft("ls -la", "command.sh")
     conversation = _script(replace(COMMAND, draft=draft))

@@ -313,16 +313,16 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _end_hold_by(self, event: events.Key) -> bool:
         """End the hold of a key: Enter chooses its option, a character makes it text. Return whether either happened.
 
-        An Enter in the same burst is part of a pasted text, such as `y` and a line break.
+        An Enter in the same burst is part of a pasted text, such as `y` and a line break, or a line break and `yes`.
         """
         held = self._held_keys.end()
         if held is None or not (event.key == "enter" or event.is_printable):
             return False
-        if event.key == "enter" and not held.is_in_burst_with(event):
+        if "enter" in (event.key, held.key) and not held.is_in_burst_with(event):
             self._choose(held.option)
             return True
         self._index = held.index_before
-        self._typed.insert(held.key)
+        self._typed.add_held(held)
         if event.key == "enter" and self._takes_typed_answer:
             self._move_draft_to_field()
         else:
@@ -348,8 +348,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._move(_ARROW_STEPS[event.key])
         elif event.key in _ARROW_STEPS:
             self.view.scroll_by(_ARROW_STEPS[event.key])
-        elif option is not None and event.is_printable:
-            self._hold(event, option)
+        elif event.key == "enter" or event.is_printable:
+            self._hold(event, option or self.highlighted)
         else:
             self._choose(option or self.highlighted)
 
@@ -362,7 +362,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _paste_into_draft(self, text: str) -> None:
         if held := self._held_keys.end():
             self._index = held.index_before
-            self._typed.insert(held.key)
+            self._typed.add_held(held)
         self._typed.paste(text)
         self._paint()
 

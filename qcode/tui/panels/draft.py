@@ -39,7 +39,10 @@ _CURSOR = "▏"
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """The letter or number of a choice, which answers after `HOLD_SECONDS` unless more text follows."""
+    """A key that answers unless more text follows.
+
+    The letter or number of a choice answers after `HOLD_SECONDS`, Enter after `BURST_SECONDS`.
+    """
 
     key: str
     time: float
@@ -56,7 +59,7 @@ class HeldKey:
 
 
 class HeldKeys:
-    """Holds one key at a time; `choose` gets its option after `HOLD_SECONDS`."""
+    """Holds one key at a time; `choose` gets its option after a pause."""
 
     def __init__(
         self, set_timer: Callable[[float, Callable[[], None]], Timer], choose: Callable[[Option], None]
@@ -71,10 +74,10 @@ class HeldKeys:
         return self._held is not None
 
     def hold(self, event: events.Key, option: Option, index_before: int) -> None:
-        """Hold a key; choose `option` at once if `HOLD_SECONDS` is 0."""
+        """Hold a key; choose `option` at once if the pause is 0."""
         self._held = HeldKey(event.key, event.time, option, index_before)
-        if HOLD_SECONDS:
-            self._timer = self._set_timer(HOLD_SECONDS, self._choose_held)
+        if pause := BURST_SECONDS if event.key == "enter" else HOLD_SECONDS:
+            self._timer = self._set_timer(pause, self._choose_held)
         else:
             self._choose_held()
 
@@ -179,6 +182,13 @@ class TypedDraft:
         """Add typed text, after which every key is text."""
         self._begin()
         self._prompt.insert(text)
+
+    def add_held(self, held: HeldKey) -> None:
+        """Add a held key that was typed as text. Enter was the line break before a pasted text, and is dropped."""
+        if held.key == "enter":
+            self.guard()
+        else:
+            self.insert(held.key)
 
     def paste(self, text: str) -> None:
         """Add a paste, after which every key is text."""
