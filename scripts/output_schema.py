@@ -246,6 +246,7 @@ def stream_schema() -> Schema:
         *system,
         _line("assistant", {"message": _MESSAGE, **parent}),
         _line("user", {"message": user, **parent}, {"tool_use_result": response}),
+        _line("user", {"message": _ANY_OBJECT, **parent, "isReplay": {"const": True}}),
         _line("stream_event", {"event": {"anyOf": _EVENTS}, **parent}),
         result_schema(),
     ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.agent import outcomes
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
-from qcode.headless.lines import encode, init_line, line_without_turn
+from qcode.headless.lines import encode, init_line, line_without_turn, replayed_line
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import ErrorInfo, ExitCode
@@ -90,6 +90,8 @@ class Exchange:
             )
             while (incoming := await self._next()) is not None:
                 await self._unless_stopped(self._write_init())
+                if self._interrupts.number is not None:
+                    break
                 code = await self._turn(incoming)
         if self._interrupts.number is not None:
             # The last line of the stream must be a result.
@@ -108,8 +110,9 @@ class Exchange:
     async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
         if not self._has_header:
-            await self._output.write_header()
+            await self._output.agent.toolbox.wait_for_servers()
             self._has_header = True
+            await self._output.write_header()
 
     async def _report_no_message(self) -> int:
         """Report that the input had no message, and return the exit code."""
@@ -216,6 +219,9 @@ class Exchange:
                 await self._put_result(None)
                 return ExitCode.INTERRUPTED
             case UserMessage():
+                if self._output.agent.context.options.replay_user_messages:
+                    replayed = replayed_line(incoming.line, self._output.agent.conversation.session_id)
+                    await self._unless_stopped(self._output.write(encode(replayed)))
                 self._output.agent.conversation.attach(incoming.attached)
                 self._current_run = Run(self._output)
                 try:

@@ -66,6 +66,19 @@ def line_id() -> str:
     return uuid_text(os.urandom(16))
 
 
+def replayed_line(line: JsonObject, session_id: str) -> JsonObject:
+    """Return the line that confirms an accepted `user` line of the input, with its `uuid`, or a new one."""
+    uuid = line.get("uuid")
+    return {
+        "type": "user",
+        "message": line.get("message"),
+        "parent_tool_use_id": None,
+        "session_id": session_id,
+        "uuid": uuid if isinstance(uuid, str) and uuid else line_id(),
+        "isReplay": True,
+    }
+
+
 def init_line(facts: InitFacts) -> JsonObject:
     return {
         "type": "system",

@@ -291,8 +291,9 @@ class Run:
 
     async def _follow_events(self, prompt: str) -> TurnEnded:
         if self._writes_header:
-            await self._output.write_header()
+            await self._output.agent.toolbox.wait_for_servers()
             self._writes_header = False
+            await self._output.write_header()
         events = self.events(prompt)
         try:
             async for event in events:
@@ -405,7 +406,8 @@ class Run:
                 models=self._spending.as_json(),
                 is_in_tools=self._is_in_tools,
             )
-            return self.encode(self.result(line))
+            is_first = self._writes_header and self._format == "stream-json"  # ended while tool servers were starting
+            return (encode(init_line(self._output.init_facts())) if is_first else b"") + self.encode(self.result(line))
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
         text = clean(text) if self._output.is_stdout_tty else text

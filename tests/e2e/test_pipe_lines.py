@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -63,8 +64,8 @@ class Talk:
 
 
 @contextmanager
-def talking(cli: CliRunner, server: FakeServer) -> Iterator[Talk]:
-    command = cli.command("-m", "openai/m", "--base-url", server.base_url, *LINES, "--include-partial-messages")
+def talking(cli: CliRunner, server: FakeServer, *flags: str) -> Iterator[Talk]:
+    command = cli.command("-m", "openai/m", "--base-url", server.base_url, *LINES, "--include-partial-messages", *flags)
     with subprocess.Popen(
         command,
         cwd=cli.work,
@@ -90,6 +91,18 @@ def test_each_line_is_a_turn_of_one_conversation_with_one_result(cli: CliRunner)
     assert [result["result"] for result in results(done.lines)] == ["one", "two"]
     assert [result["num_turns"] for result in results(done.lines)] == [1, 1]
     assert done.lines[-1]["type"] == "result"
+
+
+def test_accepted_lines_are_written_back_on_request(cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server:
+        stdin = as_input({**user("first"), "uuid": "u1"}, user(""), user("second"))
+        done = cli.ask(server, *LINES, "--replay-user-messages", stdin=stdin)
+    replayed = [line for line in done.lines if line.get("isReplay")]
+    assert [line["message"]["content"] for line in replayed] == ["first", "second"]
+    assert replayed[0]["uuid"] == "u1"
+    assert replayed[1]["uuid"]
+    assert {line["session_id"] for line in replayed} == {done.lines[0]["session_id"]}
+    assert done.lines[1] == replayed[0]
 
 
 def test_last_line_without_a_line_break_counts(cli: CliRunner) -> None:
@@ -217,3 +230,17 @@ def test_signal_ends_the_turn_and_the_run(cli: CliRunner) -> None:
 def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[str, ...], cli: CliRunner) -> None:
     done = cli.run(*flags, stdin=as_input(user("x")))
     assert done.code == 2
+
+
+def test_interrupt_while_tool_servers_start_writes_init_and_one_result(cli: CliRunner) -> None:
+    started = cli.home / "started"
+    os.mkfifo(started)
+    silent = {"command": "sh", "args": ["-c", f"echo > {started}; exec sleep 60"]}
+    given = ("--trust", "--mcp-config", json.dumps({"mcpServers": {"silent": silent}}))
+    with FakeServer("openai", [Turn(text="one")]) as server, talking(cli, server, *given) as talk:
+        talk.say(user("hi"))
+        started.read_text()
+        talk.process.send_signal(signal.SIGINT)
+        assert talk.end() == 130
+        assert server.requests == []
+    assert [line.get("subtype") for line in talk.seen] == ["init", "error_cancelled"]

@@ -62,6 +62,16 @@ def test_wait_before_a_retry_counts(cli: CliRunner) -> None:
     assert done.result["result"] == ""
 
 
+def test_first_line_is_init_if_tool_servers_are_still_starting_at_the_limit(cli: CliRunner) -> None:
+    servers = {"silent": {"command": "sleep", "args": ["60"]}}
+    given = ("--mcp-config", json.dumps({"mcpServers": servers}), "--trust", "-o", "stream-json")
+    with FakeServer("openai", [Turn(text="ok")]) as server:
+        done = cli.ask(server, "-p", "hi", "--timeout", "0.5s", *given)
+        assert server.requests == []
+    assert done.code == 53
+    assert [line.get("subtype") for line in done.lines] == ["init", "error_timeout"]
+
+
 def test_run_within_its_time_is_not_affected(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
         done = cli.ask(server, "-p", "hi", "--timeout", "1h")

@@ -20,7 +20,7 @@ from qcode.headless.host.lines import HostLines, encode_bounded, host_init, host
 from qcode.headless.host.link import HostLink
 from qcode.headless.host.wire import HostError, HostWire
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
-from qcode.headless.lines import encode, line_without_turn
+from qcode.headless.lines import encode, line_without_turn, replayed_line
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
@@ -284,9 +284,7 @@ class HostSession(Exchange):
         if uuid := _uuid(message):
             self._uuids.append(uuid)
         if self._replays:
-            ids = {**self.controls.ids(), **({"uuid": uuid} if uuid else {})}
-            echoed: JsonObject = {"type": "user", "message": message.line.get("message"), "parent_tool_use_id": None}
-            await self._output.write(encode_bounded({**echoed, **ids, "isReplay": True}))
+            await self._output.write(encode_bounded(replayed_line(message.line, self._conversation.session_id)))
         if message.line.get("shouldQuery") is False:
             self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
             return ExitCode.OK
