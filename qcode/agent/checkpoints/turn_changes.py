@@ -23,6 +23,9 @@ from qcode.tools import text_file
 from qcode.tools.text_file import BinaryFile, Document
 from qcode.values import dataclass
 
+NO_CHANGES = "No file differs from the start of this session."
+"""The text of a list of changes that is empty."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeHunk:

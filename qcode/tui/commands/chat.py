@@ -459,7 +459,7 @@ TASKS: tuple[Command, ...] = (
     Command(
         "jobs",
         "Background jobs",
-        "Show background jobs and their output, stop a job, or send its output to the model.",
+        "Show background jobs and their output, stop a job, or attach its output to your next message.",
         _jobs,
         names=("jobs",),
         argument="[stop|send] [number]",

@@ -160,11 +160,11 @@ async def _show_changes(context: CommandContext) -> None:
     except ValueError as refusal:
         context.view.notify("info", str(refusal))
         return
-    if not changes and not turns:
-        context.view.notify("info", "No file differs from the start of this session.")
-    elif context.app is None:
-        from qcode.agent.checkpoints.turn_changes import changes_text
+    from qcode.agent.checkpoints.turn_changes import NO_CHANGES, changes_text
 
+    if not changes and not turns:
+        context.view.notify("info", NO_CHANGES)
+    elif context.app is None:
         context.view.show_panel("Changes", changes_text(turns))
     else:
         from qcode.tui.screens.changes import ChangesScreen, ChangesSource

@@ -166,8 +166,9 @@ class JobWatch:
         if not self.all:
             return self.empty_text
         rows = [f"{job.number}  {self.state_of(job)}  {command_of(job)}" for job in self.all]
-        hint = "/jobs NUMBER shows the output, /jobs stop NUMBER stops it, /jobs send NUMBER sends it to the model."
-        return "\n".join([*rows, "", hint])
+        hint = "/jobs NUMBER shows the output, /jobs stop NUMBER stops the job."
+        send_hint = "/jobs send NUMBER attaches the output to your next message."
+        return "\n".join([*rows, "", hint, send_hint])
 
     def details(self, job: Job) -> str:
         """Return a job with its latest output as text."""

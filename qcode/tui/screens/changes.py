@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
+from qcode.agent.checkpoints.turn_changes import NO_CHANGES, ChangeHunk, TurnChanges, TurnFile, size_text
 from qcode.text.clean import more_chars, one_line, plain_line, visible, visible_rows
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
@@ -91,7 +91,7 @@ class ChangesScreen(ListScreen[None]):
         self._parts = parts_of(turns)
         self._longest_preview = 0  # the number of rows of the longest preview, at `_measured_width`
         self._measured_width = 0
-        super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
+        super().__init__("Changes", change_rows(changes, turns), empty=NO_CHANGES)
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="changes-message", markup=False)

@@ -34,7 +34,7 @@ _MIN_HEIGHT = 14
 _STOP, _SEND = ("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt")
 _BINDINGS: list[BindingType] = [
     Binding("ctrl+x", "stop", "Stop", priority=True, show=False),
-    Binding("ctrl+s", "send", "Send to the model", priority=True, show=False),
+    Binding("ctrl+s", "send", "Attach to the next message", priority=True, show=False),
 ]
 
 

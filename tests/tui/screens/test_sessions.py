@@ -448,7 +448,7 @@ def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> Non
         await run.until(lambda: "/redo reverts this" in run.screen)
         assert not (it.work / "a.txt").exists()
         assert screen.rows == ()
-        assert "No file was changed." in run.screen
+        assert "No file differs from the start of this session." in run.screen
         await run.pilot.press("escape")
         assert "Written." in run.text, "the conversation stays"
         assert "• Undone: a.txt deleted. /redo reverts this." in run.text
