@@ -210,8 +210,9 @@ class Prompt(EditingArea):
         self._vim = VimKeys(
             self,
             self._label_kinds,
-            lambda is_older: self.recall_queued_or_older() if is_older else self.recall_newer(),
-            self._show_vim,
+            recall_older=self.recall_queued_or_older,
+            recall_newer=self.recall_newer,
+            show_label=self._show_vim,
         )
 
     @property

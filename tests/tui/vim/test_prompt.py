@@ -256,6 +256,19 @@ def test_selection_by_mouse_or_shift_continues_in_visual_mode() -> None:
     drive_vim(test)
 
 
+def test_selected_line_end_does_not_mark_the_empty_line_below_it() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        await paste(run, "ab\n\ncd")
+        await normal(run, "", (0, 0))
+        await press(run, "v", "$")
+        assert [prompt.get_line(row).plain for row in range(3)] == ["ab", "", "cd"]
+        await press(run, "j")
+        assert [prompt.get_line(row).plain for row in range(3)] == ["ab", " ", "cd"]
+
+    drive_vim(test)
+
+
 def test_visual_selection_is_painted_copied_and_left_by_ctrl_c() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one two\n\nlast line", (0, 4))

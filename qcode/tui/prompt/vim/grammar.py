@@ -124,21 +124,21 @@ class _Keys:
         self._keys = keys
         self._index = 0
 
-    def next(self) -> str | None:
+    def next_key(self) -> str | None:
         if self._index == len(self._keys):
             return None
         self._index += 1
         return self._keys[self._index - 1]
 
-    def name(self) -> str | None:
+    def next_name(self) -> str | None:
         """Return the next command name: a key, or `g` together with the key after it."""
-        key = self.next()
+        key = self.next_key()
         if key != "g":
             return None if key is None else _KEY_ALIASES.get(key, key)
-        after = self.next()
+        after = self.next_key()
         return None if after is None else f"g{after}"
 
-    def count(self) -> int | None:
+    def next_count(self) -> int | None:
         """Read the digits of a count; return None if there are none. A `0` at the start is a motion, not a count."""
         number: int | None = None
         while self._index < len(self._keys):
@@ -153,14 +153,14 @@ class _Keys:
 def parse(keys: Sequence[str], *, is_visual: bool) -> VimCommand | None:
     """Return the command, None if it needs more keys; raise `InvalidKeysError` if no command begins with `keys`."""
     reader = _Keys(keys)
-    count, register = reader.count(), ""
-    while (name := reader.name()) == '"':
-        key = reader.next()
+    count, register = reader.next_count(), ""
+    while (name := reader.next_name()) == '"':
+        key = reader.next_key()
         if key is None:
             return None
         if key not in '"_0' and not (key.isascii() and key.isalpha() and len(key) == 1):
             raise InvalidKeysError(key)
-        register, count = key, _product(count, reader.count())
+        register, count = key, _product(count, reader.next_count())
     if name is None:
         return None
     if is_visual:
@@ -181,14 +181,14 @@ def _product(count: int | None, other: int | None) -> int | None:
 
 
 def _operator_command(reader: _Keys, operator: str, count: int | None, register: str) -> VimCommand | None:
-    count = _product(count, reader.count())
-    name = reader.name()
+    count = _product(count, reader.next_count())
+    name = reader.next_name()
     if name is None:
         return None
     if name in (operator, operator[1:], "_"):  # `dd`, `guu` for `gugu`, `d_`
         return VimCommand(LINES, operator, count, register)
     if name in _FINDS:
-        argument = reader.next()
+        argument = reader.next_key()
         return None if argument is None else VimCommand(name, operator, count, register, _character(argument))
     if name in ("i", "a"):
         return _object_command(reader, name, operator, count, register)
@@ -198,7 +198,7 @@ def _operator_command(reader: _Keys, operator: str, count: int | None, register:
 
 
 def _object_command(reader: _Keys, prefix: str, operator: str, count: int | None, register: str) -> VimCommand | None:
-    name = reader.next()
+    name = reader.next_key()
     if name is None:
         return None
     if name not in OBJECTS:
@@ -208,10 +208,14 @@ def _object_command(reader: _Keys, prefix: str, operator: str, count: int | None
 
 def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
     if name in _FINDS or name == "r":
-        argument = reader.next()
-        return None if argument is None else VimCommand(name, "", count, register, _character(argument))
+        argument = reader.next_key()
+        return (
+            None
+            if argument is None
+            else VimCommand(name, count=count, register=register, argument=_character(argument))
+        )
     if name in _PLAIN_MOTIONS or name in _ACTIONS:
-        return VimCommand(name, "", count, register)
+        return VimCommand(name, count=count, register=register)
     raise InvalidKeysError(name)
 
 
@@ -221,7 +225,7 @@ def _visual_command(reader: _Keys, name: str, count: int | None, register: str) 
     if name in _VISUAL_LINE_OPERATORS:
         return VimCommand(SELECTION, _VISUAL_LINE_OPERATORS[name], count, register, is_linewise=True)
     if name == "r":
-        argument = reader.next()
+        argument = reader.next_key()
         return None if argument is None else VimCommand(SELECTION, "r", count, register, _character(argument))
     if name in ("i", "a"):
         return _object_command(reader, name, "", count, register)

@@ -33,12 +33,16 @@ class VimKeys:
         self,
         area: EditingArea,
         labels: Sequence[Labels[Any]],
-        recall: Callable[[bool], None],
+        *,
+        recall_older: Callable[[], None],
+        recall_newer: Callable[[], None],
         show_label: Callable[[str], None],
     ) -> None:
         self._area = area
-        self._recall = recall
-        """Shows an earlier (True) or later prompt."""
+        self._recall_older = recall_older
+        """Shows an earlier prompt."""
+        self._recall_newer = recall_newer
+        """Shows a later prompt."""
         self._show_label = show_label
         """Shows the mode and the keys of an unfinished command, such as `NORMAL 2d`."""
         self._units = Units(lambda line: label_spans(line, *labels))
@@ -68,7 +72,10 @@ class VimKeys:
         if vim.mode == "insert" or (key in _OTHER_KEYS and not vim.pending):
             return False
         is_selecting = key.startswith(("shift+", "ctrl+shift+")) and not is_typed
-        if is_selecting or key.startswith("alt+") or (key in ("up", "down") and not vim.pending and not vim.is_visual):
+        is_moving_alone = not vim.pending and not vim.is_visual
+        # The area moves by wrapped rows, and recalls prompts at the edges.
+        is_row_key = key in ("up", "down") and is_moving_alone
+        if is_selecting or is_row_key or key.startswith("alt+"):
             return False
         area = self._area
         if area.selection.start != area.selection.end:
@@ -77,8 +84,8 @@ class VimKeys:
         if not text and typed in _BEGINS_TYPING and not vim.pending:
             self.reset()
             return False
-        if typed in ("j", "k") and not vim.pending and not vim.is_visual and self._is_at_edge(typed):
-            self._recall(typed == "k")
+        if typed in ("j", "k") and is_moving_alone and self._is_at_edge(typed):
+            (self._recall_older if typed == "k" else self._recall_newer)()
             return True
         edited = vim.press(typed, text, cursor)
         if edited is not None:
@@ -120,16 +127,15 @@ class VimKeys:
     def selected_columns(self, row: int) -> tuple[int, int] | None:
         """Return the columns of a line that the selection of visual mode covers, None if it covers none."""
         region = self._vim.region()
-        if region is None:
-            return None
         lines = self._vim.text.split("\n")
-        if row >= len(lines):
+        if region is None or row >= len(lines):
             return None
+        line = lines[row]
         start = sum(map(len, lines[:row])) + row
-        low, high = max(region.start - start, 0), min(region.end - start, len(lines[row]))
-        if region.start > start + len(lines[row]) or region.end < start or (region.end == start < region.start):
+        if region.start > start + len(line) or self._vim.last_selected < start:
             return None
-        return len(self._units.unpack(lines[row][:low])), len(self._units.unpack(lines[row][:high]))
+        first, end = max(region.start - start, 0), min(region.end - start, len(line))
+        return len(self._units.unpack(line[:first])), len(self._units.unpack(line[:end]))
 
     def _text_and_cursor(self) -> tuple[str, int]:
         """Return the text of the area and its cursor, both packed by `Units`."""
@@ -144,6 +150,7 @@ class VimKeys:
         text = area.text
         start, end = (len(self._units.pack(text[: _offset(text, position)])) for position in area.selection)
         packed = self._units.pack(text)
+        # The ends of the area's selection are between characters, those of vim's are characters.
         if start < end:
             self._vim.select(packed, start, end - 1)
         else:
@@ -185,8 +192,11 @@ class VimKeys:
 
 
 def _offset(text: str, location: Location) -> int:
-    return nth_line(text, location[0] + 1) + location[1]
+    """Return the index in `text` of a location of the area."""
+    row, column = location
+    return nth_line(text, row + 1) + column
 
 
 def _location(text: str, index: int) -> Location:
+    """Return the location in the area of an index in `text`."""
     return text.count("\n", 0, index), index - line_start(text, index)

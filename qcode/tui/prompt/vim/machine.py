@@ -105,6 +105,11 @@ class Vim(MovingCursor):
         is_lines = self.mode == "visual line"
         return operators.visual_region(self.text, self._anchor, self.cursor, is_lines=is_lines)
 
+    @property
+    def last_selected(self) -> int:
+        """The last selected position. If it is a line end, `region` ends in the next line."""
+        return max(self._anchor, self.cursor)
+
     def reset(self, text: str, cursor: int) -> None:
         """Start with another text, in insert mode; keep the registers and the last change."""
         self.mode, self._keys, self._insertion = "insert", [], None
@@ -281,7 +286,7 @@ class Vim(MovingCursor):
         if self.cursor > self._anchor and command.name[1] in "wW":
             more = more_words(self.text, self.cursor, count, is_around=is_around, is_big=command.name[1] == "W")
             if more is not None:
-                self.cursor = more[0]
+                self.cursor, _ = more
             return
         if self.mode == "visual line" and self.cursor > self._anchor and command.name[1] == "p":
             self._select_more_paragraphs(count, is_around)
@@ -299,7 +304,8 @@ class Vim(MovingCursor):
             row = self.text.count("\n", 0, below)
             rows = paragraph_rows(self.text.split("\n"), row, count, is_around=is_around)
             if rows is not None:
-                self.cursor = motions.nth_line(self.text, rows[1] + 1)
+                _, last_row = rows
+                self.cursor = motions.nth_line(self.text, last_row + 1)
 
     def _run_operator(self, command: VimCommand, change: _Change | None) -> None:
         region, selected = self._region_of(command, change)
@@ -332,8 +338,8 @@ class Vim(MovingCursor):
                 text, self._anchor, self.cursor, is_lines=is_lines, joins_lines=joins_lines
             )
             selected = text[region.start : region.end]
-            size = len(selected) if "\n" not in selected else line_start(text, region.end) - region.end
-            return region, _SelectionSize(selected.count("\n") + 1, abs(size), is_lines)
+            in_last_line = region.end - line_start(text, region.end) if "\n" in selected else len(selected)
+            return region, _SelectionSize(selected.count("\n") + 1, in_last_line, is_lines)
         if command.name == LINES:
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
@@ -362,7 +368,8 @@ class Vim(MovingCursor):
         if selected.is_lines:
             return operators.lines_region(text, index, start)
         begin = index if selected.lines == 1 else start
-        return Region(index, min(begin + selected.characters, line_end(text, begin) + joins_lines, len(text)))
+        last_end = line_end(text, begin) + 1 if joins_lines else line_end(text, begin)
+        return Region(index, min(begin + selected.characters, last_end, len(text)))
 
     def _apply(self, command: VimCommand, region: Region, change: _Change | None) -> None:
         """Perform an operator. The cursor is already at the start of the region."""
@@ -492,6 +499,6 @@ def _typed_since(insertion: _Insertion, text: str) -> tuple[int, str]:
         head = text[: len(text) - len(after)]
         if head.startswith(before):
             return 0, head[len(before) :]
-        common = difference(before, head)[0]
+        common = difference(before, head).start
         return len(before) - common, head[common:]
-    return 0, difference(before + after, text)[2]
+    return 0, difference(before + after, text).new

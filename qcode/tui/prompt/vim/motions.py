@@ -125,7 +125,10 @@ def char_class(character: str) -> int:
         return WORD if character.isalnum() or character == "_" else PUNCTUATION
     code = ord(character)
     if code >= FIRST_UNIT:
-        return min((code - FIRST_UNIT) // UNITS_PER_CLASS, 3) + PUNCTUATION if code <= LAST_UNIT else WORD
+        if code > LAST_UNIT:
+            return WORD
+        # The blocks of `units` are those of punctuation, words, emoji and labels.
+        return PUNCTUATION + min((code - FIRST_UNIT) // UNITS_PER_CLASS, 3)
     script = next((name for low, high, name in _SCRIPTS if low <= code <= high), 0)
     if script:
         return script
@@ -135,6 +138,12 @@ def char_class(character: str) -> int:
     if category == "So" and (code >= 0x1F000 or 0x2600 <= code <= 0x27BF):
         return EMOJI
     return PUNCTUATION if category[0] in "PS" else WORD
+
+
+def any_class(character: str, *, is_big: bool) -> int:
+    """Return the class of a character; for `W` (`is_big`), all characters except blanks have one class."""
+    kind = char_class(character)
+    return PUNCTUATION if is_big and kind != BLANK else kind
 
 
 FIRST_UNIT, UNITS_PER_CLASS, LAST_UNIT = 0xF0000, 0x3F00, 0xFFFFD
@@ -155,8 +164,7 @@ class _Walk:
         """The class of the character at the position."""
         if self.index >= len(self.text):
             return BLANK
-        kind = char_class(self.text[self.index])
-        return min(kind, 1) if self._is_big else kind
+        return any_class(self.text[self.index], is_big=self._is_big)
 
     @property
     def is_on_empty_line(self) -> bool:

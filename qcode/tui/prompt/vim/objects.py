@@ -10,7 +10,7 @@ from typing import Literal
 
 from qcode.tui.prompt.vim.motions import (
     BLANK,
-    char_class,
+    any_class,
     is_in_indent,
     is_line_end,
     line_end,
@@ -83,8 +83,7 @@ def more_words(text: str, index: int, count: int, *, is_around: bool, is_big: bo
 
 
 def _kind(text: str, index: int, is_big: bool) -> int:
-    kind = char_class(text[index]) if index < len(text) else BLANK
-    return min(kind, 1) if is_big else kind
+    return any_class(text[index], is_big=is_big) if index < len(text) else BLANK
 
 
 def _past_line_end(text: str, index: int) -> int | None:
@@ -109,7 +108,10 @@ def _word(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -
     """Return `count` words from `index` on. `aw` also takes the white space after them, or before if none follows."""
     start = end = _run_start(text, index, is_big)
     has_white_after = False
-    if (_kind(text, start, is_big) == BLANK) == is_around:
+    is_blank = _kind(text, start, is_big) == BLANK
+    # `iw` on a word takes the word, and `aw` on white space takes it with the word after it. Otherwise, `iw` takes the
+    # white space, and `aw` takes the word with the white space after it.
+    if is_blank == is_around:
         end, is_done = word_end(text, start, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
         if not is_done:
             return None
@@ -267,7 +269,8 @@ def _paragraph(text: str, index: int, count: int, *, is_around: bool) -> Extent 
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
-    return Extent(starts[rows[0]], starts[rows[1]], is_lines=True)
+    first, last = rows
+    return Extent(starts[first], starts[last], is_lines=True)
 
 
 def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
@@ -287,7 +290,9 @@ def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -
     end = first - 1
     while end < last and is_white(end + 1):
         end += 1
-    for remaining in reversed(range(count - (starts_white and not is_around))):
+    # `ip` on a blank line has already taken the first one: the run of blank lines.
+    paragraphs_left = count - 1 if starts_white and not is_around else count
+    for remaining in reversed(range(paragraphs_left)):
         if end == last:
             return None
         takes_white = is_around or is_white(end + 1)

@@ -83,8 +83,8 @@ def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_
     if is_lines:
         return lines_region(text, anchor, cursor)
     low, high = sorted((anchor, cursor))
-    is_break = is_line_end(text, high)
-    return Region(low, min(high + (not is_break or joins_lines), len(text)))
+    takes_last = joins_lines or not is_line_end(text, high)
+    return Region(low, min(high + 1, len(text)) if takes_last else high)
 
 
 def delete(text: str, region: Region) -> ChangedText:
@@ -151,9 +151,10 @@ def join(text: str, index: int, count: int) -> ChangedText | None:
             return None if number == 0 else ChangedText(text, clamped(text, position))
         after = line_end(text, end + 1)
         following = text[end + 1 : after].lstrip(" \t")
-        needs_space = has_text and not before.endswith((" ", "\t")) and bool(following) and following[0] != ")"
-        text = f"{text[:end]}{' ' if needs_space else ''}{following}{text[after:]}"
-        position, end = end, end + needs_space + len(following)
+        has_space = not has_text or before.endswith((" ", "\t"))
+        space = " " if not has_space and following and following[0] != ")" else ""
+        text = f"{text[:end]}{space}{following}{text[after:]}"
+        position, end = end, end + len(space) + len(following)
         before, has_text = following, has_text or bool(following)
     return ChangedText(text, clamped(text, position))
 

@@ -5,6 +5,8 @@ Separate from `machine`, because it also records changes made outside vim mode.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from qcode.tui.prompt.vim.motions import first_non_blank, line_start
 from qcode.values import dataclass
 
@@ -82,15 +84,20 @@ class UndoHistory:
         return RestoredText(self._text, self._cursor, step.start + len(restored))
 
 
-def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return where two texts differ: the position, and the differing part of each.
+class Difference(NamedTuple):
+    """The part in which two texts differ."""
 
-    For example, `one two` and `one three` differ at 5 in `wo` and `hree`.
-    """
+    start: int
+    old: str
+    new: str
+
+
+def difference(old: str, new: str) -> Difference:
+    """Return the difference of two texts: `one two` and `one three` differ at 5 in `wo` and `hree`."""
     start = _common_length(old, new)
     max_equal = min(len(old), len(new)) - start
     end = _common_length(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
-    return start, old[start : len(old) - end], new[start : len(new) - end]
+    return Difference(start, old[start : len(old) - end], new[start : len(new) - end])
 
 
 def _common_length(text: str, other: str) -> int:
