@@ -89,7 +89,7 @@ def test_commands_edit_the_prompt() -> None:
         assert await press(run, "b", "b", ".") == "four four"
         assert await press(run, "u", "u", "u") == "one two three"
         assert await press(run, "ctrl+r") == "two three"
-        assert await press(run, "$", "left", "x") == "two thre"
+        assert await press(run, "$", "left", "left", "left", "x") == "two tree"
 
     drive_vim(test)
 
