@@ -37,7 +37,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApprovalRequested, LimitReached, Notice, ReplyFinished, ToolFinished, ToolStarted
-from qcode.protocol.reply import StopReason
+from qcode.protocol.reply import ReasoningDelta, StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
@@ -954,6 +954,19 @@ def test_changed_lines_come_first_if_the_change_does_not_fit(size: tuple[int, in
         assert run.app.widgets.approval.highlighted.label == "Yes"
 
     drive(test, conversation, size=size)
+
+
+def test_thinking_and_a_question_that_does_not_fit_name_the_key_that_shows_all() -> None:
+    conversation = ScriptedConversation(
+        [ReasoningDelta(0, "hm"), _finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()]
+    )
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "more rows · PgDn scroll · F9 show all" in "\n".join(_screen(run))
+        assert "∴ thought · F9" in run.text
+
+    drive(test, conversation, keys={"fold": "f9"})
 
 
 def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:

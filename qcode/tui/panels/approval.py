@@ -579,6 +579,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             is_prose=form.format == "text",
             ends_with_name=bool(self._shown_detail.diff),
             hidden_notes=reason_list(form.reasons),
+            show_all_key=self.view.show_all_key,
         )
 
     def _with_written_text(self, option: Option) -> Option:

@@ -62,14 +62,16 @@ class QuestionText:
     """The first span of the title ends with the name of a file, which stays in view."""
     hidden_notes: str = ""
     """All reasons for asking, which only a pager shows."""
+    show_all_key: str = ""
+    """The key that opens this pager; empty if no key does."""
 
     @property
     def notes_with_key(self) -> tuple[tuple[Span, ...], ...]:
         """The notes; if there are hidden ones, the first note names the key that shows them."""
-        if not self.hidden_notes:
+        if not self.hidden_notes or not self.show_all_key:
             return self.notes
         first, *others = self.notes
-        return (*first, (" · Ctrl+O show all reasons", style_of("dim"))), *others
+        return (*first, (f" · {self.show_all_key} show all reasons", style_of("dim"))), *others
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,8 @@ class QuestionView(Vertical):
     def __init__(self, write_text: Callable[[int], QuestionText], *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._write_text = write_text
+        self.show_all_key = "Ctrl+O"
+        """The key that shows all of the question; empty if no key does."""
         self._detail = ApprovalDetail.of("text", "")
         self._detail_rows: list[Line] = []  # all rows of the detail, for `_detail_width`
         self._detail_width = 0  # 0 before the first paint of a detail
@@ -243,7 +245,9 @@ class QuestionView(Vertical):
         above = scrolled
         if self._hidden:
             above, below = self._hidden_above, below - self._hidden_above
-        keys = ("PgDn scroll" if below else "PgUp scroll", "Ctrl+O show all")
+        keys = ["PgDn scroll" if below else "PgUp scroll"]
+        if self.show_all_key:
+            keys.append(f"{self.show_all_key} show all")
         text = hidden_text(above, below, width, keys) if above or below else ""
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
         _show(self._title, title)

@@ -102,13 +102,17 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         """The number of characters before the cursor."""
         return len(self.get_text_range((0, 0), self.cursor_location))
 
-    def label_at(self, location: Location, *, is_before: bool) -> tuple[int, int] | None:
-        """Return the range of the label that ends (`is_before`) or starts at `location`, None without one."""
+    def start_of_label_before(self, location: Location) -> int | None:
+        """Return the column at which the label starts that ends at `location`, None without one."""
         row, column = location
-        for start, end in label_spans(self.document[row], *self._labels):
-            if (end if is_before else start) == column:
-                return start, end
-        return None
+        spans = label_spans(self.document[row], *self._labels)
+        return next((start for start, end in spans if end == column), None)
+
+    def end_of_label_after(self, location: Location) -> int | None:
+        """Return the column at which the label ends that starts at `location`, None without one."""
+        row, column = location
+        spans = label_spans(self.document[row], *self._labels)
+        return next((end for start, end in spans if start == column), None)
 
     def validate_selection(self, selection: Selection) -> Selection:
         """Keep both ends of a new selection out of labels. `self.selection.end` is the cursor before the change."""
@@ -184,8 +188,8 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         row, column = self.cursor_location
         if column == 0:
             return super().get_cursor_left_location()
-        label = self.label_at((row, column), is_before=True)
-        return row, label[0] if label is not None else grapheme_start(self.document[row], column)
+        label_start = self.start_of_label_before((row, column))
+        return row, label_start if label_start is not None else grapheme_start(self.document[row], column)
 
     def action_cursor_right(self, select: bool = False) -> None:
         """Move the cursor right. A suggestion here is a hint that is only shown; Textual would insert it."""
@@ -196,16 +200,16 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         row, column = self.cursor_location
         if column == len(self.document[row]):
             return super().get_cursor_right_location()
-        label = self.label_at((row, column), is_before=False)
-        return row, label[1] if label is not None else grapheme_end(self.document[row], column)
+        label_end = self.end_of_label_after((row, column))
+        return row, label_end if label_end is not None else grapheme_end(self.document[row], column)
 
     def get_cursor_word_left_location(self) -> Location:
         row, column = self.cursor_location
         if column == 0:
             return (row - 1, len(self.document[row - 1])) if row else (0, 0)
-        label = self.label_at((row, column), is_before=True)
-        if label is not None:
-            return row, label[0]
+        label_start = self.start_of_label_before((row, column))
+        if label_start is not None:
+            return row, label_start
         starts = [match.start() for match in _WORD.finditer(self.document[row][:column])]
         return row, starts[-1] if starts else 0
 
@@ -214,9 +218,9 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         line = self.document[row]
         if column == len(line):
             return (row + 1, 0) if row < self.document.line_count - 1 else (row, column)
-        label = self.label_at((row, column), is_before=False)
-        if label is not None:
-            return row, label[1]
+        label_end = self.end_of_label_after((row, column))
+        if label_end is not None:
+            return row, label_end
         word = _WORD.search(line, column)
         return row, word.end() if word is not None else len(line)
 
@@ -232,9 +236,9 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
 
     def action_kill_blank_word_left(self) -> None:
         row, column = self.cursor_location
-        label = self.label_at((row, column), is_before=True)
-        if label is not None:
-            self._kill((row, label[0]), is_backwards=True)
+        label_start = self.start_of_label_before((row, column))
+        if label_start is not None:
+            self._kill((row, label_start), is_backwards=True)
         elif column == 0:
             self._kill(self.get_cursor_word_left_location(), is_backwards=True)
         else:

@@ -49,6 +49,8 @@ class Content:
         self.thinking: ThinkingMode = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
+        self.fold_key = "Ctrl+O"
+        """The key that unfolds, which reasoning shows; empty if no key does."""
         self.addition_count = 0
         """A count of new cards and errors, and of additions to replies, to reasoning and to the last card. If it grows
         while the user reads elsewhere, a label reports new text below."""
@@ -173,7 +175,7 @@ class Content:
         if not self._is_continued:
             self._text = None
         if self._reasoning is None:
-            self._reasoning = ReasoningEntry(self._clock)
+            self._reasoning = ReasoningEntry(self._clock, self.fold_key)
             self._reasoning.is_unfolded = self.thinking == "expanded"
             self._running_entries.add(self._reasoning)
             self._add_live(self._reasoning)
@@ -222,7 +224,7 @@ class Content:
         index, old = self._take_live()
         self._replaced = Replacement(index, old)
         if reasoning and self.thinking != "hidden":
-            entry = ReasoningEntry(self._clock)
+            entry = ReasoningEntry(self._clock, self.fold_key)
             entry.append(reasoning)
             entry.finish()
             entry.unfold(self.thinking == "expanded")

@@ -423,9 +423,10 @@ class ReplyEntry(Entry):
 class ReasoningEntry(Foldable):
     """Reasoning of the model: one row with its duration and, while it streams, its last words; unfolded, all of it."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], fold_key: str = "") -> None:
         super().__init__()
         self._clock = clock
+        self._fold_key = fold_key
         self._begin_time = clock()
         self._seconds: float | None = None
         self._deltas: list[str] = []
@@ -510,7 +511,7 @@ class ReasoningEntry(Foldable):
         seconds = self._clock() - self._begin_time if self._seconds is None else self._seconds
         if self._seconds is not None:
             text = f"∴ thought for {duration_text(seconds)}" if seconds >= _MIN_SHOWN_S else "∴ thought"
-            key = "" if self.is_unfolded else " · Ctrl+O"
+            key = f" · {self._fold_key}" if self._fold_key and not self.is_unfolded else ""
             return Line(((crop(text + key, width), style_of("thinking-title")),), is_decoration=True)
         text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
         words = "" if self.is_unfolded else self._last_words(width - len(text) - 4)

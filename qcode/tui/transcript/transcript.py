@@ -477,7 +477,9 @@ class Transcript(CardChoosingPane):
 
     def new_content(self) -> Content:
         """Return an empty content with the same settings, for `show_content` or `insert_earlier`."""
-        return Content(self._clock, self._thinking_mode)
+        content = Content(self._clock, self._thinking_mode)
+        content.fold_key = self.content.fold_key
+        return content
 
     def insert_earlier(self, earlier: Content) -> None:
         """Insert entries above all others but the welcome; the text being read stays in view."""
