@@ -489,7 +489,8 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
         _trim(hunk)
     # An `@@` without any line after it is ignored, if there are other hunks.
     unchanged = [hunk for hunk in hunks if not hunk.has_change]
-    if any(hunk.old for hunk in unchanged) or (unchanged and len(hunks) == 1):
+    is_only_hunk = bool(unchanged) and len(hunks) == 1
+    if is_only_hunk or any(hunk.old for hunk in unchanged):
         raise PatchError(f"patch line {number}: a hunk has no line that begins with + or -")
     return tuple(hunk for hunk in hunks if hunk.has_change)
 

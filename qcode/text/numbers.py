@@ -68,13 +68,17 @@ def whole_number(text: str) -> int | None:
     return MAX_WHOLE_NUMBER if len(digits) > 18 else int(digits or "0")
 
 
+_MAX_DURATION_CHARS = 9
+
+
 def seconds_of(text: str) -> float | None:
     """Parse a duration such as `90s`, `30m`, `2h`, `1d` or `1.5h`; None for other text, and for a duration of 0."""
     number, unit = text[:-1], text[-1:]
     scale = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}.get(unit)
     whole, _, fraction = number.partition(".")
-    is_number = whole.isascii() and whole.isdigit() and (not fraction or (fraction.isascii() and fraction.isdigit()))
-    if scale is None or not is_number or len(number) > 9:
+    digits = whole + fraction
+    is_number = bool(whole) and digits.isascii() and digits.isdigit()
+    if scale is None or not is_number or len(number) > _MAX_DURATION_CHARS:
         return None
     return float(number) * scale or None
 

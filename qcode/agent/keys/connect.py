@@ -486,6 +486,7 @@ class KeysService:
             redact_in_crash_reports(key)
             keys.add_known_key(key)
         checked = await connect_and_check(settings, keys, spec, key)
+        # A new key may be stored unchecked, but a credential that is in use already must be confirmed.
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
         models = () if registry.finds_credentials(spec) else checked.models

@@ -198,7 +198,8 @@ class ServerMentions:
         cannot be read. `attached` are the blocks that are attached already.
         """
         typed = prompt if options.typed_text is None else options.typed_text
-        if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
+        may_mention = typed.startswith("/") or "@" in typed
+        if not (options.finds_files and may_mention and prompt.endswith(typed)):
             return prompt, attached, options
         self._expand_task = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
         try:
@@ -220,15 +221,12 @@ class ServerMentions:
             server_prompt = await self._read_typed_prompt(typed)
         if server_prompt is not None:
             text, images = server_prompt
-            display, external_spans = options.shown_prompt or prompt, ((start, start + len(text)),)
-            return (
-                prompt[:start] + text,
-                (*attached, *images),
-                replace(options, external_spans=external_spans, shown_prompt=display),
-            )
-        blocks = await self._read_resources(
-            typed, tuple((first - start, last - start) for first, last in options.external_spans)
-        )
+            external_spans = ((start, start + len(text)),)
+            options = replace(options, external_spans=external_spans, shown_prompt=options.shown_prompt or prompt)
+            return prompt[:start] + text, (*attached, *images), options
+        # The spans are positions in `prompt`, the mentions are in `typed`.
+        spans_in_typed = tuple((first - start, last - start) for first, last in options.external_spans)
+        blocks = await self._read_resources(typed, spans_in_typed)
         return prompt, (*attached, *blocks), options
 
     async def _read_typed_prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:

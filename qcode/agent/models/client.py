@@ -397,7 +397,7 @@ class ContextSizing:
         if client.window is not None or client.window_query is None or client.window_query.is_settled:
             return ""
         task = asyncio.ensure_future(client.window_query.send())
-        await self._wait_for(task)
+        await self._wait_until_done(task)
         window = None if task.cancelled() else task.result()
         if window is None:
             return ""
@@ -412,7 +412,7 @@ class ContextSizing:
     async def wait_for(self, work: Coroutine[None, None, None]) -> None:
         """Wait for other work that a turn needs; after `cancel`, the turn continues without its result."""
         task = asyncio.ensure_future(work)
-        await self._wait_for(task)
+        await self._wait_until_done(task)
         if not task.cancelled():
             task.result()
 
@@ -434,9 +434,9 @@ class ContextSizing:
         async def count_in_thread() -> None:
             await run_in_thread(count_prompt)
 
-        await self._wait_for(asyncio.ensure_future(count_in_thread()))
+        await self._wait_until_done(asyncio.ensure_future(count_in_thread()))
 
-    async def _wait_for(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
+    async def _wait_until_done(self, task: asyncio.Task[LocalWindow | None] | asyncio.Task[None]) -> None:
         """Wait until `task` is done, failed or cancelled; cancel it if the wait is cancelled."""
         self._tasks.add(task)
         try:

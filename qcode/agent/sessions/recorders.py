@@ -184,8 +184,8 @@ class ShownRecorder:
                 self._asked_calls[approval.call.call_id] = False
             case ToolStarted(call=call) | ToolFinished(call=call):
                 self._asked_calls.pop(call.call_id, None)
-            case LimitReached(is_question=is_limit_question):
-                pass
+            case LimitReached():
+                is_limit_question = inner.is_question
             case TurnEnded():
                 self._asked_calls.clear()
             case _:

@@ -324,7 +324,9 @@ def _join_parts(parts: Sequence[PromptPart | _CommandOutput], *, is_from_project
     start = 0
     for part in parts:
         end = start + len(part.text)
-        is_from_user = not isinstance(part, _CommandOutput) and (part.kind == "typed" or not is_from_project)
+        is_output = isinstance(part, _CommandOutput)
+        is_typed = not isinstance(part, _CommandOutput) and part.kind == "typed"
+        is_from_user = is_typed or not (is_from_project or is_output)
         if not is_from_user:
             spans.append((start, end))
         start = end

@@ -118,8 +118,9 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         state.phase = NeedsModel(failure, attempt)
         return [SwitchModel(error.info)]
     limit_wait = None if delay is not None else allowed_limit_wait(error, state.limit_waits, state.plan.retries)
-    is_over = delay is None and limit_wait is None
-    if is_over or not state.is_affordable or (is_continued and state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS):
+    has_used_retries = delay is None and limit_wait is None
+    has_used_continuations = is_continued and state.text_resumptions >= MAX_TRANSPORT_CONTINUATIONS
+    if has_used_retries or has_used_continuations or not state.is_affordable:
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
         final = replace(error.info, message=_with_retries(state, error), wait_refusal=refusal)
         return _abort(state, attempt, _as_replaced(state, final))

@@ -265,7 +265,8 @@ def _header_length(header: str, text: str) -> int:
     for row in header.splitlines():
         start, end = end, text.find("\n", end) + 1
         line = text[start:end].strip()
-        if not end or (line != row and not (row.startswith("#") and _is_continued(line, row))):
+        is_repeated = line == row or (row.startswith("#") and _is_continued(line, row))
+        if not end or not is_repeated:
             return 0
     return end
 
@@ -430,10 +431,11 @@ def repeatable_headers(before: str) -> tuple[str, ...]:
     last = next((index for index in reversed(range(len(complete))) if _HEADING.fullmatch(complete[index])), None)
     if last is not None and lines.count(lines[last]) == 1 and any(line.strip() for line in lines[last + 1 :]):
         headers.append(lines[last].strip() + "\n")
-    rows = len(lines)
-    while rows and (lines[rows - 1].lstrip().startswith("|") or (rows == len(lines) and not lines[-1])):
-        rows -= 1
-    table = [line for line in lines[rows:] if line]
+    table_end = len(lines) if lines[-1] else len(lines) - 1  # an empty last line follows a complete row
+    table_start = table_end
+    while table_start and lines[table_start - 1].lstrip().startswith("|"):
+        table_start -= 1
+    table = lines[table_start:table_end]
     if len(table) >= 3 and _DELIMITER_ROW.fullmatch(table[1]) and lines.count(table[0]) == 1:
         headers.append(f"{table[0].strip()}\n{table[1].strip()}\n")
     return tuple(headers)
