@@ -338,7 +338,7 @@ class PendingCalls:
                 return self._deny(approval, reason)
             case _:
                 self._warnings.append(mismatched_decision_notice(approval, decision))
-                return self._deny(approval, "")
+                return self._deny(approval, reason="")
 
     def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
         resolved = self._resolved_calls[approval.id]

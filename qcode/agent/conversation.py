@@ -430,7 +430,8 @@ class Conversation:
         self._checkpoints.follow_session(session)
         self._begin_session(session)
         if self.hooks is not None:
-            self.hooks.begin_session("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
+            source = "resume" if self.messages else "clear"
+            self.hooks.begin_session("fork" if is_copy else source, self.messages)
 
     def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""

@@ -140,7 +140,9 @@ class AgentParts:
         from qcode.agent.hooks.connect import connect_hooks
         from qcode.agent.hooks.session import SessionFacts
 
-        source = "fork" if self.context.options.fork_session else "resume" if conversation.messages else "startup"
+        source = "resume" if conversation.messages else "startup"
+        if self.context.options.fork_session:
+            source = "fork"
         hooks, problems = connect_hooks(
             self.context,
             program_hooks,
@@ -283,7 +285,8 @@ class AgentParts:
             settings = replace(settings, mcp_servers={})
         reads_project_file = context.reads_project and not context.options.strict_mcp_config
         has_project_file = reads_project_file and exists_or_unknown(context.root / MCP_FILE)
-        if not (settings.mcp_servers or files or has_project_file or context.client_servers or context.program_servers):
+        configured = settings.mcp_servers or files or has_project_file
+        if not configured and not context.client_servers and not context.program_servers:
             return None
         from qcode.agent.mcp.spec import configured_servers
 

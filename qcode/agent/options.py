@@ -454,15 +454,14 @@ def _option_values(options: Options) -> dict[str, Any]:
 
 def _needs_conversion(options: Options) -> bool:
     rules = (*options.allowed_tools, *options.disallowed_tools, *(options.builtin_tools or ()))
-    settings = options.settings
-    return (
-        any(rule[:1].isupper() or rule.startswith("mcp__") or rule == "default" for rule in rules)
-        or options.setting_sources is not None
-        or (settings is not None and not isinstance(settings, Mapping))
+    has_claude_names = any(rule[:1].isupper() or rule.startswith("mcp__") or rule == "default" for rule in rules)
+    has_files = (
+        (options.settings is not None and not isinstance(options.settings, Mapping))
         or any(not str(path).startswith("{") for path in options.mcp_config)
         or options.system_prompt_file is not None
         or options.append_system_prompt_file is not None
     )
+    return has_claude_names or has_files or options.setting_sources is not None
 
 
 def _folder(cwd: PathText | None) -> Path:

@@ -291,7 +291,9 @@ class Permissions:
             None,
         )
         if user_rule is None:
-            user_rule = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
+            user_rule = _UserRule(
+                next(self._numbers), effect, text, "session", self._clock(), why=why, is_sandboxed=is_sandboxed
+            )
             self._user_rules.append(user_rule)
             self._rebuild_policy()
         return user_rule

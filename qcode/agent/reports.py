@@ -134,11 +134,11 @@ def context_report(
     return ContextReport(
         f"{model.provider}/{model.name}",
         window,
-        for_system,
-        for_instructions,
-        for_tools,
-        for_messages,
-        for_output,
+        system=for_system,
+        instructions=for_instructions,
+        tools=for_tools,
+        messages=for_messages,
+        tool_output=for_output,
         reserve=min(reserve, window),
         is_counted=size.is_counted,
         is_window_known=model.window is not None,
@@ -165,9 +165,11 @@ def size_of_tool(tool: ToolSpec) -> int:
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     """Return the usage of a turn that ended now."""
-    discarded = ended.discarded_output_tokens
-    is_interrupted = ended.outcome is Outcome.CANCELLED
-    return TurnUsage(prompt, model, ended.usage, ended.cost, ended.api_calls, discarded, ended.by_model, is_interrupted)
+    return TurnUsage(
+        prompt, model, ended.usage, ended.cost, ended.api_calls,
+        discarded_output_tokens=ended.discarded_output_tokens, by_model=ended.by_model,
+        is_interrupted=ended.outcome is Outcome.CANCELLED,
+    )  # fmt: skip
 
 
 class ModelSpending:
@@ -258,7 +260,7 @@ class EarlierTurns:
             return []
         recorded = [*(_recorded_requests(stored) for _, stored in self._messages[:-1]), self._last]
         turns: list[_EarlierTurn] = []
-        turn = _EarlierTurn("", "")
+        turn = _EarlierTurn(prompt="", model="")
         turn_index = 0
         following = [*(stored for _, stored in self._messages[1:]), None]
         for (number, stored), after, requests in zip(self._messages, following, recorded, strict=True):
@@ -365,7 +367,10 @@ def recorded_usage(
     )
     discarded = sum(attempt.usage.output or 0 for attempt in attempts if attempt.is_discarded)
     is_interrupted = any(attempt.stop == "cancelled" for attempt in attempts)
-    return TurnUsage(prompt, model, usage, cost, calls, discarded, by_model, is_interrupted)
+    return TurnUsage(
+        prompt, model, usage, cost, calls, discarded_output_tokens=discarded, by_model=by_model,
+        is_interrupted=is_interrupted,
+    )  # fmt: skip
 
 
 LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -410,9 +415,9 @@ class RecoveryMetrics:
             case TurnEnded():
                 self._end_turn(event, now)
             case AgentEvent(call_id=call_id, event=inner):
-                self._count(inner, call_id, model, None)
+                self._count(inner, call_id, model, limit=None)
             case _:
-                self._count(event, "", model, limit)
+                self._count(event, call_id="", model=model, limit=limit)
 
     def _count(self, event: TurnEvent, call_id: str, model: str, limit: int | None) -> None:
         match event:

@@ -51,14 +51,14 @@ class SubagentKind:
 
     def select_tools(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools that a sub-agent of this kind is offered, without tools that ask the user or end the run."""
-        return tuple(
-            spec
-            for spec in specs
-            if spec.is_for_sub_agents
-            and not spec.is_one_way
-            and (not self.tools or _is_among(spec.name, self.tools))
-            and not _is_among(spec.name, self.excluded_tools)
-        )
+        possible = [spec for spec in specs if spec.is_for_sub_agents and not spec.is_one_way]
+        return tuple(spec for spec in possible if self._allows(spec.name))
+
+    def _allows(self, name: str) -> bool:
+        """Return whether `tools` and `excluded_tools` let a tool be offered."""
+        if self.tools and not _is_among(name, self.tools):
+            return False
+        return not _is_among(name, self.excluded_tools)
 
     def limit_policy(self, policy: Policy) -> Policy:
         """Return the policy of a sub-agent of this kind: `policy` of the conversation, or a stricter one."""

@@ -137,7 +137,7 @@ class Subagents:
         settings = self._parent.turn.settings
         effort = settings.effort if client is self._parent.client else None
         output = self._clients.output_of(client, kind.output)
-        return TurnSettings("", (), effort, output, max_budget_usd=settings.max_budget_usd)
+        return TurnSettings(system="", tools=(), effort=effort, output=output, max_budget_usd=settings.max_budget_usd)
 
 
 _HIDDEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
@@ -194,7 +194,7 @@ class SubagentRun:
             tools=specs,
             retries=client.retries.without_question,
             max_turns=kind.max_turns,
-            compaction=CompactionSettings(None),
+            compaction=CompactionSettings(writer=None),
             fallback=None,
             check=None,
         )

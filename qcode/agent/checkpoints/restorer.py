@@ -131,7 +131,8 @@ def _restore(
         return FileRestore(path, None, target, refusal=str(refused), changes=changes)
     if is_same_file(current, target) or (is_same_content(current, target) and not restores_mode):
         return FileRestore(path, current, current, changes=changes) if changes else None
-    if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
+    may_be_link = any(state is not None and state.is_link for state in (*expected, target))
+    if current is not None and current.is_link and not may_be_link:
         return FileRestore(path, None, target, refusal="is no longer a regular file", changes=changes)
     if target is not None and not target.is_kept and not is_same_content(current, target):
         return FileRestore(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)

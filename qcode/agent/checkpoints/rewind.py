@@ -123,7 +123,7 @@ class SessionFileDiff:
     """A file that the session changed."""
 
     path: str
-    diff: str
+    diff: str = ""
     """A unified diff from before the first change to now; empty if there is no text to compare."""
     note: str = ""
     """Why there is no diff, or that the file was deleted; otherwise empty."""
@@ -176,7 +176,7 @@ class Rewinder:
     def user_prompts(self) -> tuple[RewindPoint, ...]:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
-        changes = self._history.live_changes(0)
+        changes = self._history.live_changes()
         points = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
             end = None if following is None else following.number
@@ -208,9 +208,9 @@ class Rewinder:
         history = self._history
         if history.unfinished is not None:
             interrupted = history.unfinished
-            return self._plan("undo", history.head, restores_to_finish(interrupted.files), None, finishes=interrupted)
+            return self._plan("undo", history.head, restores_to_finish(interrupted.files), finishes=interrupted)
         if history.head.compacted_from is not None:
-            return self._plan("undo", history.head.compacted_from, [], None)
+            return self._plan("undo", history.head.compacted_from)
         prompt = history.head.prompt
         if prompt is None:
             raise MoveImpossible("There is nothing to undo yet.")
@@ -230,7 +230,7 @@ class Rewinder:
             raise MoveImpossible("That change was already undone.")
         outcome = "deleted" if restore.target is None else "restored"
         part = f"{self._label(path)} {outcome}" if hunk is None else f"1 hunk of {self._label(path)}"
-        return self._plan("undo", self._history.head, [restore], None, part=part)
+        return self._plan("undo", self._history.head, [restore], part=part)
 
     def _plan_file_restore(self, file: FileVersions, hunk: int | None) -> FileRestore:
         label = self._label(file.path)
@@ -262,7 +262,7 @@ class Rewinder:
         if not self._history.redoable:
             raise MoveImpossible("There is nothing to redo.")
         move = self._history.redoable[-1]
-        return self._plan("redo", move.before, restores_for_move(move.files), None)
+        return self._plan("redo", move.before, restores_for_move(move.files))
 
     def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
         """Perform a plan.
@@ -294,7 +294,8 @@ class Rewinder:
         """Store the current contents of the files to restore; add a line to `problems` for each failure."""
         prepared: list[PreparedRestore] = []
         for restore in planned.restores:
-            if restore.refusal or (restore.doubt and self._label(restore.path) not in overwrite) or _is_done(restore):
+            is_unconfirmed = bool(restore.doubt) and self._label(restore.path) not in overwrite
+            if restore.refusal or is_unconfirmed or _is_done(restore):
                 continue
             try:
                 # A link that replaced a folder is removed before the files of the folder are restored.
@@ -331,8 +332,8 @@ class Rewinder:
         self,
         kind: MoveKind,
         after: Head,
-        restores: Sequence[FileRestore],
-        prompt: UserPrompt | None,
+        restores: Sequence[FileRestore] = (),
+        prompt: UserPrompt | None = None,
         *,
         finishes: Move | None = None,
         part: str = "",
@@ -402,7 +403,9 @@ def _report(planned: _PlannedMove, restored_count: int) -> str:
         return f"Finished: {count_text(restored_count, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
     is_redo, plan = planned.kind == "redo", planned.plan
-    parts = [f"{plan.removed} {'removed' if plan.is_removing else 'back'}"] if plan.removed else []
+    parts: list[str] = []
+    if plan.removed:
+        parts.append(f"{plan.removed} removed" if plan.is_removing else f"{plan.removed} back")
     if planned.spans_compaction:
         compaction = (
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
@@ -424,7 +427,7 @@ def _reverting_command(redo: _PlannedMove) -> str:
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:
     """Return a diff for each changed file that was not restored; later changes by others are included."""
     first_states: dict[str, FileState | None] = {}
-    for _, change in session.history.live_changes(0):
+    for _, change in session.history.live_changes():
         first_states.setdefault(change.path, change.before)
     diffs = (_diff(path, before, blobs, show(Path(path))) for path, before in first_states.items())
     return tuple(diff for diff in diffs if diff is not None)
@@ -435,28 +438,28 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> Sess
     try:
         now = read_state(path)
     except NotRestorable as refused:
-        return SessionFileDiff(label, "", str(refused))
+        return SessionFileDiff(label, note=str(refused))
     if is_same_file(now, before):
         return None
     if now is not None and before is not None and now.is_same(before):
-        return SessionFileDiff(label, "", f"mode changed from {before.mode:o} to {now.mode:o}")
-    if (now is not None and now.is_link) or (before is not None and before.is_link):
-        return SessionFileDiff(label, "", "a symbolic link was made, changed or removed")
+        return SessionFileDiff(label, note=f"mode changed from {before.mode:o} to {now.mode:o}")
+    if any(state is not None and state.is_link for state in (now, before)):
+        return SessionFileDiff(label, note="a symbolic link was made, changed or removed")
     old = None if before is None else blobs.get(before.digest)
     if before is not None and old is None:
-        return SessionFileDiff(label, "", "changed; its earlier content was not saved")
+        return SessionFileDiff(label, note="changed; its earlier content was not saved")
     try:
         new = Path(path).read_bytes() if now is not None else None
         left = text_file.decode(old, label) if old is not None else None
         right = text_file.decode(new if new is not None else b"", label)
     except BinaryFile:
-        return SessionFileDiff(label, "", binary_note(before, now))
+        return SessionFileDiff(label, note=binary_note(before, now))
     except (Refused, OSError):
-        return SessionFileDiff(label, "", "changed; it is not a text file")
+        return SessionFileDiff(label, note="changed; it is not a text file")
     diff = text_file.diff_of(label, left, right)
     if now is None:
-        return SessionFileDiff(label, diff, "deleted")
+        return SessionFileDiff(label, diff, note="deleted")
     if diff:
         return SessionFileDiff(label, diff)
     note = "a new empty file" if before is None else "only its encoding or permissions changed"
-    return SessionFileDiff(label, "", note)
+    return SessionFileDiff(label, note=note)

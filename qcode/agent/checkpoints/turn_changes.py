@@ -106,7 +106,7 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
     """Return the turns that changed files, oldest first. A running turn may add changes meanwhile."""
-    latest = {change.path: change.after for _, change in history.live_changes(0)}
+    latest = {change.path: change.after for _, change in history.live_changes()}
     edited = {path: _text_if_edited(path, state) for path, state in latest.items()}
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):

@@ -127,7 +127,7 @@ class FolderWatch:
     ) -> Iterator[Difference]:
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
-            if old is not None and new is not None and (old.stamp == new.stamp or _differs_in_time_only(old, new)):
+            if old is not None and new is not None and _is_unchanged(old, new):
                 continue
             path = self._root / name
             after_state = _current_state(path, new)
@@ -161,8 +161,10 @@ def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left:
         return ObservedFile(stamp, None)  # the file exists, but cannot be read
 
 
-def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
-    """Return whether only the timestamp of a file changed."""
+def _is_unchanged(old: ObservedFile, new: ObservedFile) -> bool:
+    """Return whether at most the timestamp of a file changed."""
+    if old.stamp == new.stamp:
+        return True
     return old.content is not None and old.content == new.content and old.stamp.mode == new.stamp.mode
 
 

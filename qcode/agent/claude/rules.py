@@ -220,7 +220,8 @@ def _convert_server(tool: str, body: str, effect: RuleEffect) -> RuleConversion:
     if body:
         if effect == "allow":
             return RuleConversion(loss="a rule about the arguments of a server's tool allows nothing here")
-        return RuleConversion(_convert_server(tool, "", "ask").rules)  # a rule for all arguments, which is broader
+        # A rule for all arguments is broader.
+        return RuleConversion(_convert_server(tool, body="", effect="ask").rules)
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):

@@ -190,7 +190,7 @@ def job_block(job: Job) -> Text:
 
 def aside_block(question: str, answer: str) -> Text:
     """Return a side question and its answer as a block for the model."""
-    return _output_block("aside", question, "", answer)
+    return _output_block("aside", question, result="", output=answer)
 
 
 def _output_block(kind: str, line: str, result: str, output: str) -> Text:
@@ -282,7 +282,8 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
         case "aside":
             return f"aside: {visible(attached.name)}"
         case _:
-            return attached_lines((block,), "")[0]
+            (line,) = attached_lines((block,), typed="")
+            return line
 
 
 def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], Mapping[str, str]]:
@@ -330,7 +331,8 @@ def _path_at(name: str, folder: Path) -> Path | None:
     """Return the path of an existing file, or of a folder if the name ends in a slash; otherwise None."""
     try:
         path = folder / Path(name).expanduser()
-        return path if name and (path.is_dir() if name.endswith("/") else path.is_file()) else None
+        is_existing = path.is_dir() if name.endswith("/") else path.is_file()
+        return path if name and is_existing else None
     except (OSError, RuntimeError, ValueError):
         return None
 

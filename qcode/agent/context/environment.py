@@ -55,11 +55,11 @@ def read_environment(
     return Environment(
         folder,
         project_root,
-        f"{system.sysname} {system.release}",
-        shell,
-        today,
-        read_git(project_root, env, is_trusted=is_trusted),
-        added_folders,
+        system=f"{system.sysname} {system.release}",
+        shell=shell,
+        today=today,
+        git=read_git(project_root, env, is_trusted=is_trusted),
+        added_folders=added_folders,
     )
 
 

@@ -42,7 +42,7 @@ def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterat
         try:
             globs = read_markdown(file).names("paths")
             if globs is None:
-                yield InstructionRule(file, None)
+                yield InstructionRule(file, patterns=None)
                 continue
             yield InstructionRule(file, tuple(compile_glob(glob) for glob in globs[:MAX_PATTERNS]), globs)
         except FrontMatterError as error:

@@ -131,10 +131,10 @@ class InstructionFiles:
         if self._reads_project() and not any(Path(file.path).parent == self._folder for file in project):
             new = self._folder / DEFAULT_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
-                project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", None))
+                project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", size=None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / DEFAULT_NAME):
             new = self._config_dir / DEFAULT_NAME
-            user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", None))
+            user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", size=None))
         # The prompt starts with the file of the root. Here the file nearest to the folder is first.
         return (*reversed(project), *user_files)
 

@@ -103,10 +103,12 @@ class _PlaceholderValues:
         variable, item, number, name = (match[key] for key in ("variable", "item", "number", "name"))
         if variable is not None:
             value = self._variables.get(variable)
-            return None if value is None else PromptPart(match[0][1:] if match["literal"] else value)
+            if value is None:
+                return None
+            return PromptPart(match[0].removeprefix("\\") if match["literal"] else value)
         is_known = name is None or name in self._names
         if match["literal"]:
-            return PromptPart(match[0][1:]) if is_known else None
+            return PromptPart(match[0].removeprefix("\\")) if is_known else None
         if not is_known:
             return None
         if item is None and number is None and name is None:

@@ -38,8 +38,9 @@ def git_folder(root: Path) -> Path | None:
     target = root / pointer[len(_POINTER) :].strip()
     if not (target / "HEAD").is_file():
         return None
-    common = read_small_file(target / "commondir")
-    return target if _has_object_store(target if common is None else target / common.strip()) else None
+    common = read_small_file(target / "commondir")  # a linked work tree shares the object store of its repository
+    store = target if common is None else target / common.strip()
+    return target if _has_object_store(store) else None
 
 
 def read_small_file(path: Path) -> str | None:

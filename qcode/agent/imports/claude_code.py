@@ -29,11 +29,15 @@ _PROGRAM_PREFIXES = ("<command-", "<local-command-", "<bash-", "<task-notificati
 
 def is_session(records: Sequence[JsonObject]) -> bool:
     """Return whether Claude Code wrote these records."""
-    return any(
-        (record.get("type") in _MESSAGE_TYPES and "content" in object_in(record.get("message")))
-        or (record.get("type") == "summary" and "leafUuid" in record)
-        for record in records
-    )
+    return any(_is_message(record) or _is_summary(record) for record in records)
+
+
+def _is_message(record: JsonObject) -> bool:
+    return record.get("type") in _MESSAGE_TYPES and "content" in object_in(record.get("message"))
+
+
+def _is_summary(record: JsonObject) -> bool:
+    return record.get("type") == "summary" and "leafUuid" in record
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:

@@ -163,7 +163,7 @@ def _read_history(contents: Json) -> list[Message]:
             for block in _read_blocks(parts, builder, frozenset()):
                 builder.add_reply_block(block)
         else:
-            _read_user_parts(parts, "", builder, answered_ids=frozenset())
+            _read_user_parts(parts, timestamp="", builder=builder, answered_ids=frozenset())
     return [message.message for message in builder.finish() if isinstance(message, ImportedMessage)]
 
 

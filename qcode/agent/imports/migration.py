@@ -74,9 +74,9 @@ class Migration:
         is_continued = not isinstance(imported_count, int) or len(stored_messages) > imported_count
         has_nothing_new = messages == stored_messages[: len(messages)]
         if is_continued and not has_nothing_new:
-            return ImportResult(session_id, "changed", 0)
+            return ImportResult(session_id, "changed", added=0)
         if has_nothing_new or _lacks_content(messages, stored_messages):
-            return ImportResult(session_id, "unchanged", 0)
+            return ImportResult(session_id, "unchanged", added=0)
         self._write(source, session_id, started)
         return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 

@@ -494,7 +494,7 @@ class SessionHistory:
         """Mark the change at this position as not made."""
         self._reverted.add(change_number)
 
-    def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
+    def live_changes(self, since: int = 0) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
         changes = sorted(self.changes.items())
         return [

@@ -118,11 +118,9 @@ def _add_call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile)
 
 def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
     pattern = values.get("pattern")
+    # A token is one word, or a list of alternative words.
     tokens = [[token] if isinstance(token, str) else token for token in pattern or ()]
-    is_valid = isinstance(pattern, list) and all(
-        isinstance(token, list) and token and all(isinstance(word, str) for word in token) for token in tokens
-    )
-    if not is_valid or not tokens:
+    if not isinstance(pattern, list) or not tokens or not all(map(_is_list_of_words, tokens)):
         raise NotConvertibleError("its pattern is not a list of words")
     choices = list(itertools.islice(itertools.product(*tokens), MAX_RULES + 1))
     if len(choices) > MAX_RULES:
@@ -137,6 +135,10 @@ def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: Settin
             file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=effect == "deny"))
         else:
             file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
+
+
+def _is_list_of_words(token: object) -> bool:
+    return isinstance(token, list) and bool(token) and all(isinstance(word, str) for word in token)
 
 
 def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:

@@ -89,7 +89,10 @@ class ImportLocations:
     def user_folder(self, variable: str, default: str) -> Path:
         """Return the folder of a program: the value of its variable, otherwise `default` in the home folder."""
         value = self.env.get(variable, "")
-        return Path(value) if value else Path(self.home or "/nonexistent") / default
+        return Path(value) if value else self.home_folder(default)
+
+    def home_folder(self, name: str) -> Path:
+        return Path(self.home or "/nonexistent") / name
 
     def folders(self, program_folder: Path, name: str) -> Iterator[tuple[Path, bool]]:
         """Yield the folders of a program, the user's first, and whether each belongs to the project."""
@@ -224,7 +227,7 @@ def _find_codex(locations: ImportLocations) -> Iterator[FoundSetting]:
 
 def _find_gemini_like(locations: ImportLocations, program: str, instructions_file: str) -> Iterator[FoundSetting]:
     """Yield the findings about Gemini CLI, or about qwen-code, its fork."""
-    program_folder = locations.user_folder("", f".{program}")
+    program_folder = locations.home_folder(f".{program}")
     for folder, is_project in locations.folders(program_folder, f".{program}"):
         file = locations.settings(folder / "settings.json", is_project=is_project)
         if file is not None:
@@ -256,7 +259,7 @@ def _find_qwen(locations: ImportLocations) -> Iterator[FoundSetting]:
 
 def _find_opencode(locations: ImportLocations) -> Iterator[FoundSetting]:
     config = locations.env.get("XDG_CONFIG_HOME", "")
-    program_folder = Path(config) / "opencode" if config else locations.user_folder("", ".config/opencode")
+    program_folder = Path(config) / "opencode" if config else locations.home_folder(".config/opencode")
     for folder, is_project in locations.folders(program_folder, ".opencode"):
         roots = [folder, locations.root] if is_project else [folder]
         for path in (root / name for root in roots for name in ("opencode.json", "opencode.jsonc")):

@@ -54,7 +54,8 @@ class _Server:
     def pop(self, key: str, kind: type[ValueT]) -> ValueT | None:
         """Remove and return a value of the entry, None if missing; raise `NotConvertibleError` for another type."""
         value = self.entry.pop(key, None)
-        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+        is_wrong_bool = isinstance(value, bool) and kind is not bool  # True is also an `int`
+        if value is not None and (is_wrong_bool or not isinstance(value, kind)):
             raise NotConvertibleError(f"`{key}` has the wrong type")
         return value
 
@@ -115,7 +116,7 @@ class _Server:
             text = self.convert_references(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
             if is_secret and _is_literal(text):
-                text = self._reference(name if key == "env" else "", name)
+                text = self._reference(name, variable=name if key == "env" else "")
             values[name] = text
         self.values |= {key: values} if values else {}
 
@@ -127,20 +128,20 @@ class _Server:
         option, separator, value = word.partition("=")
         is_secret_option = bool(separator) and option.startswith("-") and may_be_secret(option)
         if is_secret_option and len(value) >= _MIN_SECRET_CHARS and _is_literal(value):
-            return f"{option}={self._reference('', option)}"
+            return f"{option}={self._reference(option)}"
         follows_option = previous.startswith("-") and "=" not in previous and not word.startswith("-")
         is_value = follows_option and may_be_secret(previous)
         if (is_value and len(word) >= _MIN_SECRET_CHARS and _is_literal(word)) or Redactor().redact(word) != word:
-            return self._reference("", previous if is_value else "secret")
+            return self._reference(previous if is_value else "secret")
         return word
 
     def _replace_parameter(self, match: re.Match[str]) -> str:
         separator, name, value = match.groups()
         if not may_be_secret(name) or not _is_literal(value):
             return match[0]
-        return f"{separator}{name}={self._reference('', name)}"
+        return f"{separator}{name}={self._reference(name)}"
 
-    def _reference(self, variable: str, field: str) -> str:
+    def _reference(self, field: str, variable: str = "") -> str:
         """Return a reference to a variable, and add a line that tells the user to set it.
 
         Without a name, the variable is named after the server and the field: `WEB_TOKEN`.
