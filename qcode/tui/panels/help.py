@@ -39,17 +39,17 @@ class HelpPanel(Vertical):
         self._text.show([(line, "") for line in text.split("\n")])
         self.display = True
         set_screen_class(self.screen, "-helping", True, "#aside")
-        self._fit()
+        self._fit_height()
         self._scroll.scroll_home(animate=False)
         self.call_after_refresh(self._show_title)
 
     def on_mount(self) -> None:
-        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit)
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit_height)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_title)
 
-    def _fit(self, _screen: object = None) -> None:
+    def _fit_height(self, _screen: object = None) -> None:
         """Take all rows that no other widget needs, but leave a few to the transcript."""
         if not self.is_open:
             return

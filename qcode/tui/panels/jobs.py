@@ -48,12 +48,11 @@ class JobWatch:
         """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
         self.ring: Callable[[str], None] = lambda why: None
         """Rings, and notifies with its text, if the terminal has no focus; set by the app."""
-        # All by the number of a job: the id of the call whose card shows it, its start in seconds, `Job.total` when its
-        # output was last attached, and whether a screen shows that the user stops it.
-        self._cards: dict[int, str] = {}
-        self._started_at: dict[int, float] = {}
-        self._sent_totals: dict[int, int] = {}
-        self._silent_stops: set[int] = set()
+        # By the number of a job.
+        self._cards: dict[int, str] = {}  # the id of the call whose card shows the job
+        self._started_at: dict[int, float] = {}  # in seconds
+        self._sent_totals: dict[int, int] = {}  # `Job.total` when the output was last attached
+        self._silent_stops: set[int] = set()  # jobs whose stop a screen shows, so that no notice reports it
 
     @property
     def empty_text(self) -> str:

@@ -118,8 +118,8 @@ class _TextWidths:
     def of(cls, rows: Sequence[PickerRow], columns: Sequence[Column]) -> _TextWidths:
         label = max((cell_len(one_line(row.label)) for row in rows), default=0)
         cells = [
-            max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0)
-            for at in range(len(columns))
+            max((cell_len(row.cells[index]) for row in rows if index < len(row.cells)), default=0)
+            for index in range(len(columns))
         ]
         with_titles = tuple(
             max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
@@ -289,7 +289,8 @@ class PickerList(Widget):
 
     def _header(self, widths: _ColumnWidths, width: int) -> Content:
         cells = [
-            _aligned(self._columns[at].title, cell_width, self._columns[at]) for at, cell_width in widths.cells.items()
+            _aligned(self._columns[index].title, cell_width, self._columns[index])
+            for index, cell_width in widths.cells.items()
         ]
         text = " " * (_MARK_CELLS + widths.label) + "".join(" " * _GAP_CELLS + cell for cell in cells)
         return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
@@ -309,10 +310,10 @@ class PickerList(Widget):
             label.stylize_before(style),
             " " * (widths.label - label.cell_length),
         )
-        for at, cell_width in widths.cells.items():
-            cell = row.cells[at] if at < len(row.cells) else ""
+        for index, cell_width in widths.cells.items():
+            cell = row.cells[index] if index < len(row.cells) else ""
             content = Content.assemble(
-                content, " " * _GAP_CELLS, (_aligned(cell, cell_width, self._columns[at]), "$muted")
+                content, " " * _GAP_CELLS, (_aligned(cell, cell_width, self._columns[index]), "$muted")
             )
         if row.detail and widths.detail > 0:
             detail = _CUT_TIME.sub("…", shorten_at_words(row.detail, widths.detail))

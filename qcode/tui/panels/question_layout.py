@@ -100,26 +100,25 @@ class QuestionRows:
 
 @dataclass(frozen=True, slots=True)
 class _Arrangement:
-    """One way to share the rows: the maximum rows of title and notes, the minimum rows of the detail.
+    """One way to share the rows. The maxima and the minimum are numbers of rows."""
 
-    `wraps_current` and `wraps_others`: the current choice, or any other, may have several rows.
-    """
-
-    title: int
-    notes: int
-    detail: int = _MIN_DETAIL_ROWS
+    max_title: int
+    max_notes: int
+    min_detail: int = _MIN_DETAIL_ROWS
     wraps_current: bool = False
+    """The current choice may have several rows."""
     wraps_others: bool = False
+    """The other choices may have several rows."""
 
 
 _ARRANGEMENTS = (
-    _Arrangement(title=_UNLIMITED, notes=_UNLIMITED, wraps_current=True, wraps_others=True),
-    _Arrangement(title=_UNLIMITED, notes=2, wraps_current=True),
-    _Arrangement(title=2, notes=1, wraps_current=True),
-    _Arrangement(title=2, notes=1),
-    _Arrangement(title=1, notes=1),
-    _Arrangement(title=1, notes=1, detail=1),
-    _Arrangement(title=1, notes=0, detail=1),
+    _Arrangement(max_title=_UNLIMITED, max_notes=_UNLIMITED, wraps_current=True, wraps_others=True),
+    _Arrangement(max_title=_UNLIMITED, max_notes=2, wraps_current=True),
+    _Arrangement(max_title=2, max_notes=1, wraps_current=True),
+    _Arrangement(max_title=2, max_notes=1),
+    _Arrangement(max_title=1, max_notes=1),
+    _Arrangement(max_title=1, max_notes=1, min_detail=1),
+    _Arrangement(max_title=1, max_notes=0, min_detail=1),
 )
 """The ways to share the rows, the largest first; the first one that fits is used."""
 
@@ -138,17 +137,17 @@ def arrange(
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
         arrangements = (
-            *(replace(arrangement, notes=_UNLIMITED, detail=0) for arrangement in arrangements),
+            *(replace(arrangement, max_notes=_UNLIMITED, min_detail=0) for arrangement in arrangements),
             _ARRANGEMENTS[-1],
         )
     for arrangement in arrangements:
         rows = _rows_of(text, arrangement, title, notes, width)
-        min_rows = min(detail_rows, arrangement.detail)
-        if arrangement.detail == _MIN_DETAIL_ROWS and detail_rows > _MIN_DETAIL_ROWS:
+        min_rows = min(detail_rows, arrangement.min_detail)
+        if arrangement.min_detail == _MIN_DETAIL_ROWS and detail_rows > _MIN_DETAIL_ROWS:
             min_rows += _MARK_ROWS  # with fewer rows, the title has the mark
         free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
         if free_rows >= min_rows:
-            return replace(rows, scroll_rows=max(free_rows - kept_rows, min(free_rows, min_rows)))
+            return replace(rows, scroll_rows=max(free_rows - kept_rows, min_rows))
     count = max(_MIN_CHOICES, height - len(rows.title) - 1)
     choices, indexes = _around_current(rows.choices, count, text.current)
     free_rows = max(0, height - len(rows.title) - len(choices))
@@ -166,23 +165,24 @@ def _rows_of(
         wraps_current=arrangement.wraps_current,
         wraps_others=arrangement.wraps_others,
     )
-    is_title_cut, are_notes_cut = len(title) > arrangement.title, len(notes) > arrangement.notes
-    keeps_name = text.ends_with_name and arrangement.title == 1
+    is_title_cut, are_notes_cut = len(title) > arrangement.max_title, len(notes) > arrangement.max_notes
+    keeps_name = text.ends_with_name and arrangement.max_title == 1
     before: list[Line] = []
     after: list[Line] = []
     if is_title_cut and text.is_prose:
         title = wrap(text.title, max(1, width - _TITLE_MARK_CELLS))
-        title, before = title[: arrangement.title], title[arrangement.title :]
+        title, before = title[: arrangement.max_title], title[arrangement.max_title :]
     elif is_title_cut:
-        after = [] if arrangement.notes else title
-        title = [_title_with_name(text.title, width)] if keeps_name else clip(title, arrangement.title, width)
-    if are_notes_cut and not arrangement.notes and text.is_warning:
+        # Only the last arrangement, which has no notes, scrolls the whole title; otherwise a pager shows it.
+        after = [] if arrangement.max_notes else title
+        title = [_title_with_name(text.title, width)] if keeps_name else clip(title, arrangement.max_title, width)
+    if are_notes_cut and not arrangement.max_notes and text.is_warning:
         before = [*before, *notes]
-    elif are_notes_cut and not arrangement.notes:
+    elif are_notes_cut and not arrangement.max_notes:
         after = [*after, *notes]
     return QuestionRows(
         title,
-        clip(notes, arrangement.notes, width),
+        clip(notes, arrangement.max_notes, width),
         choices.rows,
         choices.option_indexes,
         before=before,

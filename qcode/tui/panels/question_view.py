@@ -124,9 +124,9 @@ class QuestionView(Vertical):
         self._choose_scrolling_rows()
         self._scroll.styles.max_height = max(1, self._view_rows)
         self._scroll.display = bool(self._scrolling_rows) and self._view_rows > 0
-        _show(self._text, self._scrolling_rows)
-        _show(self._notes, rows.notes)
-        _show(self._choices, rows.choices)
+        _show_rows(self._text, self._scrolling_rows)
+        _show_rows(self._notes, rows.notes)
+        _show_rows(self._choices, rows.choices)
         if is_resized and letters_above:
             # The letter that was at the top of the view stays there.
             self._show_from(row_of_letter(self._scrolling_rows, letters_above))
@@ -187,7 +187,7 @@ class QuestionView(Vertical):
             pairs = enumerate(zip(self._scrolling_rows, all_rows[y:], strict=False))
             gap = next((index for index, (shown, row) in pairs if shown.text != row.text), 0)
             self._shows_all, self._hidden, self._scrolling_rows = True, 0, all_rows
-            _show(self._text, all_rows)
+            _show_rows(self._text, all_rows)
             if gap and 0 < rows < len(all_rows):
                 y, rows = y + gap - 1, 0
         self._show_from(y + rows)
@@ -250,11 +250,11 @@ class QuestionView(Vertical):
             keys.append(f"{self.show_all_key} show all")
         text = hidden_text(above, below, width, keys) if above or below else ""
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
-        _show(self._title, title)
-        _show(self._mark, [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
+        _show_rows(self._title, title)
+        _show_rows(self._mark, [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
 
 
-def _show(part: Static, lines: list[Line]) -> None:
+def _show_rows(part: Static, lines: list[Line]) -> None:
     part.display = bool(lines)
     part.update(Rows(lines, part))
 

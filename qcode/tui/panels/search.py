@@ -121,7 +121,7 @@ class SearchBar(Horizontal):
         for is_upwards in self._pending_moves:
             position = self._transcript.search_next(is_upwards=is_upwards)
         self._worker, self._pending_moves = None, []
-        self._show(position)
+        self._show_position(position)
 
     @on(SearchField.Moved)
     def _search_next(self, event: SearchField.Moved) -> None:
@@ -129,13 +129,13 @@ class SearchBar(Horizontal):
         if self._worker is not None:
             self._pending_moves.append(event.is_upwards)
         elif self._field.value.strip():
-            self._show(self._transcript.search_next(is_upwards=event.is_upwards))
+            self._show_position(self._transcript.search_next(is_upwards=event.is_upwards))
 
     def on_resize(self, _event: events.Resize) -> None:
         if self.is_open:
-            self._show(self.position)
+            self._show_position(self.position)
 
-    def _show(self, position: SearchPosition) -> None:
+    def _show_position(self, position: SearchPosition) -> None:
         self.position = position
         if not self._field.value.strip():
             content = Content("")

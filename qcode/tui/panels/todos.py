@@ -62,7 +62,7 @@ class TodoPanel(Vertical):
                 if items is not None:
                     # There was no list, or a finished one.
                     is_new_list = are_all_done(self.items) and not are_all_done(items)
-                    self._show(items, is_open=self._is_open or (is_new_list and not self._is_dismissed))
+                    self._show_items(items, is_open=self._is_open or (is_new_list and not self._is_dismissed))
             case TurnEnded():
                 self.replace_items(self.items)  # fold the panel, or hide it if all items are done
             case _:
@@ -70,14 +70,14 @@ class TodoPanel(Vertical):
 
     def replace_items(self, items: Sequence[TodoItem]) -> None:
         """Show another list, such as that of a resumed conversation, folded; hide it if all items are done."""
-        self._show(() if are_all_done(items) else tuple(items), is_open=False)
+        self._show_items(() if are_all_done(items) else tuple(items), is_open=False)
 
     def toggle(self) -> bool:
         """Open the panel, or dismiss it if it is open; return False if there is no list."""
         if not self.items:
             return False
         self._is_dismissed = self._is_open
-        self._show(self.items, is_open=not self._is_open)
+        self._show_items(self.items, is_open=not self._is_open)
         return True
 
     def on_mount(self) -> None:
@@ -91,7 +91,7 @@ class TodoPanel(Vertical):
         event.stop()
         self.toggle()
 
-    def _show(self, items: tuple[TodoItem, ...], *, is_open: bool) -> None:
+    def _show_items(self, items: tuple[TodoItem, ...], *, is_open: bool) -> None:
         if items == self.items and is_open == self._is_open:
             return
         self.items, self._is_open = items, is_open and bool(items)

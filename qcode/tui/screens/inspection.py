@@ -59,7 +59,7 @@ class FindingsScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#findings-scroll").focus()
-        self._show([("Checking…", "")])
+        self._show_lines([("Checking…", "")])
         self._load_lines()
 
     def on_resize(self) -> None:
@@ -79,9 +79,9 @@ class FindingsScreen(ModalScreen[None]):
             lines = findings_lines(self.lines)
         except (OSError, ValueError, RuntimeError) as problem:
             lines = [(f"The check failed: {one_line(str(problem))}", "$text-warning")]
-        self._show(lines)
+        self._show_lines(lines)
 
-    def _show(self, lines: Sequence[tuple[str, str]]) -> None:
+    def _show_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         self.query_one("#findings-text", HangingText).show(lines)
 
 

@@ -78,7 +78,7 @@ class PermissionsScreen(Picker):
         if row is not None and row.id == self._message_row_id:
             return
         self._message_row_id = ""
-        self._show(self._row_detail(row.id) if row is not None else "", "$muted")
+        self._show_text(self._row_detail(row.id) if row is not None else "", "$muted")
 
     def action_switch_list(self) -> None:
         """Switch between rules and decisions."""
@@ -98,7 +98,7 @@ class PermissionsScreen(Picker):
         field.value, field.placeholder = "", _HINTS[purpose]
         field.focus()
         self._message_row_id = ""
-        self._show("", "")
+        self._show_text("", "")
         self.show_title_and_keys()
 
     def action_leave(self) -> None:
@@ -225,7 +225,7 @@ class PermissionsScreen(Picker):
     def _show_message(self, text: str) -> None:
         """Show a message until another row is highlighted."""
         self._message_row_id = self.row.id if self.row is not None else ""
-        self._show(text, "")
+        self._show_text(text, "")
 
-    def _show(self, text: str, style: str) -> None:
+    def _show_text(self, text: str, style: str) -> None:
         self.query_one("#picker-message", Static).update(Content.styled(text, style))

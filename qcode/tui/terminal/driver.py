@@ -342,7 +342,7 @@ class TerminalTitle:
         """Save the terminal's title and set ours."""
         if self.has_title:
             self._write(SAVE_TITLE)
-        self._show()
+        self._write_title()
 
     def end(self) -> None:
         """Restore the terminal's title."""
@@ -359,7 +359,7 @@ class TerminalTitle:
     def announce(self, state: State) -> None:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
-        self._show()
+        self._write_title()
         if state != "working":
             self.ring(_BELL_TEXTS[state])
 
@@ -371,15 +371,15 @@ class TerminalTitle:
     def count_down(self, remaining: str) -> None:
         """Show the remaining time of a wait; empty if the turn does not wait."""
         self._countdown = remaining
-        self._show()
+        self._write_title()
 
     def show_session_title(self, title: str) -> None:
         """Show the title of the session; empty if it has none yet."""
         if title != self._title:
             self._title = title
-            self._show()
+            self._write_title()
 
-    def _show(self) -> None:
+    def _write_title(self) -> None:
         if self.has_title:
             name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
             texts = filter(None, (self._countdown, name, self._folder))
