@@ -198,8 +198,10 @@ class SteadyInput(Input):
         if not self.is_attached:
             return  # a field that is created with a value; `on_resize` scrolls it
         before, after = self.value[: self.cursor_position], self.value[self.cursor_position :]
-        beside = cell_len(before[-1:]), cell_len(after[:1]) + cell_len(after[1:2])
-        region = Region(cell_len(before) - beside[0], 0, beside[0] + max(1, beside[1]), 1)
+        cells_before = cell_len(before[-1:])
+        cells_after = max(1, cell_len(after[:1]) + cell_len(after[1:2]))
+        x = cell_len(before) - cells_before
+        region = Region(x, y=0, width=cells_before + cells_after, height=1)
         self.scroll_to_region(region, force=True, animate=False)
 
     def watch_scroll_x(self, old_value: float, new_value: float) -> None:

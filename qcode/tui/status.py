@@ -135,6 +135,12 @@ class Status:
     question: tuple[str, str] = ("", "")
     """The words for the user's action at the open question, and its keys. They replace the activity."""
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question is open."""
+        action, _ = self.question
+        return bool(action)
+
 
 def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` columns: the mode and the activity or hint on the left, facts on the right.
@@ -223,7 +229,12 @@ def _interrupt_key(status: Status, parts: Collection[str]) -> str:
     The key is Ctrl+C in vim's insert mode, which Esc leaves.
     """
     key = "Ctrl+C" if status.vim == "INSERT" else "Esc"
-    return f"{_KEY_GAP}{key}{_TO_INTERRUPT if 'hint' in parts else _STOP if 'stop' in parts else ''}"
+    words = ""
+    if "hint" in parts:
+        words = _TO_INTERRUPT
+    elif "stop" in parts:
+        words = _STOP
+    return f"{_KEY_GAP}{key}{words}"
 
 
 def _shortened_activity(status: Status, now: float, max_cells: int, free_cells: int) -> Content:
@@ -326,7 +337,7 @@ def _mode(status: Status, *, is_long: bool) -> Content:
 def _is_shell_line_typed(status: Status) -> bool:
     """Return whether Enter runs the prompt in the shell: it starts with `!`, and no question waits for an answer."""
     is_waiting = status.activity is not None and not status.activity.is_moving
-    return status.is_shell_prompt and not status.question[0] and not is_waiting
+    return status.is_shell_prompt and not status.is_asking and not is_waiting
 
 
 def _problem(status: Status, now: float) -> str:
@@ -502,7 +513,7 @@ class StatusLine(Widget):
 
 def _repaints_per_second(status: Status) -> float:
     activity = status.activity or status.shell_line
-    if activity is not None and activity.is_moving and not status.hint and not status.question[0]:
+    if activity is not None and activity.is_moving and not status.hint and not status.is_asking:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
 

@@ -289,14 +289,15 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def _delete_whole(self, start: Location, end: Location) -> EditResult | None:
         """Delete a range, including the whole of each label it overlaps."""
         start, end = sorted((start, end))
-        end = min(end, self.document.end)  # Ctrl+X on the last line asks to delete up to the start of the next line
-        for left, right in label_spans(self.document[start[0]], *self._labels):
-            if left < start[1] < right:
-                start = (start[0], left)
-        for left, right in label_spans(self.document[end[0]], *self._labels):
-            if left < end[1] < right:
-                end = (end[0], right)
-        return super().delete_by_key(start, end)
+        # Ctrl+X on the last line asks to delete up to the start of the next line.
+        (first_row, first_column), (last_row, last_column) = start, min(end, self.document.end)
+        for label_start, label_end in label_spans(self.document[first_row], *self._labels):
+            if label_start < first_column < label_end:
+                first_column = label_start
+        for label_start, label_end in label_spans(self.document[last_row], *self._labels):
+            if label_start < last_column < label_end:
+                last_column = label_end
+        return super().delete_by_key((first_row, first_column), (last_row, last_column))
 
 
 _MAX_KILLS = 30

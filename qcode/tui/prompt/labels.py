@@ -80,7 +80,9 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """Return `text`; if it has more than ten lines or a thousand characters, return a label that stands for it."""
-        lines = text.count("\n") + (not text.endswith("\n"))
+        lines = text.count("\n")
+        if not text.endswith("\n"):
+            lines += 1
         if lines <= _MAX_PASTED_LINES and len(text) <= _MAX_PASTED_CHARS:
             return text
         size = f"+{lines:,} lines" if lines > 1 else f"+{len(text):,} chars"

@@ -324,7 +324,8 @@ class Prompt(EditingArea):
     @on(TextArea.Changed)
     def _update_after_change(self) -> None:
         """Update the kind of the prompt and the menu."""
-        self.is_emptied_by_undo &= self.is_empty
+        if not self.is_empty:
+            self.is_emptied_by_undo = False
         kind: PromptKind = "shell" if self.text.startswith("!") else "prompt"
         if kind != self._kind:
             self._kind = kind

@@ -130,7 +130,7 @@ class Content:
                 self._remove(entry)
         first = self.entries[0] if self.entries else None
         has_prompt = any(isinstance(entry, PromptEntry) for entry in self.entries)
-        if isinstance(first, WelcomeEntry) and not has_prompt and first.collapse(False):
+        if isinstance(first, WelcomeEntry) and not has_prompt and first.collapse(is_collapsed=False):
             self._mark_changed(0)
 
     def add_notice(self, level: Level, text: str) -> None:
@@ -348,9 +348,10 @@ class Content:
         index = len(self.entries) if index is None else index
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
-            entry.is_unfolded |= self.is_unfolded
+            entry.is_unfolded = entry.is_unfolded or self.is_unfolded
             self.addition_count += 1
-        self._has_moved |= index < len(self.entries)
+        if index < len(self.entries):
+            self._has_moved = True
         self.entries.insert(index, entry)
         self._mark_changed(index)
 

@@ -215,8 +215,10 @@ class DiffCount:
         for line in diff_lines(diff.split("\n")):
             if line.kind == "outside" and line.text.startswith(("+++ ", "--- ")) and "/dev/null" not in line.text:
                 self.files.add(line.text[4:].split("\t")[0].partition("/")[2])
-            self.added += line.kind == "add"
-            self.removed += line.kind == "remove"
+            if line.kind == "add":
+                self.added += 1
+            elif line.kind == "remove":
+                self.removed += 1
 
 
 def line_number_digits(rows: Sequence[DiffRow]) -> int:

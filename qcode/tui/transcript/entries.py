@@ -254,7 +254,7 @@ class WelcomeEntry(Entry):
         self.touch()
         return True
 
-    def collapse(self, is_collapsed: bool = True) -> bool:
+    def collapse(self, *, is_collapsed: bool = True) -> bool:
         """Show only the first two lines, joined, or all lines again; return whether this changed it."""
         if self._is_collapsed == is_collapsed:
             return False

@@ -290,8 +290,9 @@ def _sgr_style(parameters: str) -> Style:
     if parameters in _SGR_ATTRIBUTES:
         return Style.parse(_SGR_ATTRIBUTES[parameters])
     code, *values = map(int, parameters.split(";"))
-    if values:
-        color = RichColor.from_ansi(values[1]) if values[0] == 5 else RichColor.from_rgb(*values[1:])
+    if values:  # a number of 256 colors after 5, or red, green and blue after 2
+        kind, *numbers = values
+        color = RichColor.from_ansi(numbers[0]) if kind == 5 else RichColor.from_rgb(*numbers)
         return Style(color=color) if code == 38 else Style(bgcolor=color)
     # Text is 30 to 37 and 90 to 97, background 40 to 47 and 100 to 107; from 90 on, the color is bright.
     is_bright, is_background = code >= 90, code // 10 in (4, 10)

@@ -279,8 +279,9 @@ class SelectablePane(Pane):
         y, x = self._character_at(self._pointer)
         if self._pointer.y >= self.size.height:
             x = self._line_length(y)
-        first, last = sorted([(start.y, start.x), (y, x)])
-        self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._line_length(last[0])), last[0]))
+        (first_y, first_x), (last_y, last_x) = sorted([(start.y, start.x), (y, x)])
+        end_x = min(last_x + 1, self._line_length(last_y))
+        self.select(Offset(first_x, first_y), Offset(end_x, last_y))
 
     def _scroll_towards_pointer(self) -> None:
         """Scroll towards the pointer, faster the farther it is outside the view."""
