@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from qcode.safety import protected_paths
 from qcode.safety.launcher import ProgramUnavailable, find_program, run, safe_parts
@@ -86,8 +86,9 @@ Examples of excluded settings: `branch.sort` and `tag.sort` (a key may start a p
 
 # Tools such as husky set the folder of hooks. `OVERRIDES` replaces it, so no reading command runs a hook.
 _OVERRIDDEN = re.compile(r"core\.hookspath")
-_IGNORED_REVISIONS = ("blame.ignorerevsfile", ".git-blame-ignore-revs")
-"""A setting of `git blame`, and its only permitted value: an error of git would show a line of any other file."""
+_REVISIONS_FILE = ".git-blame-ignore-revs"
+"""The only permitted value of a setting of `git blame`: an error of git would show a line of any other file."""
+_REVISIONS_FILE_ENTRY = f"blame.ignorerevsfile\n{_REVISIONS_FILE}".encode()
 
 _CONFIG_TIMEOUT_S = 3.0
 # A URL with a user name, which may be a token, and a URL of any scheme with a password. ssh needs a user name.
@@ -130,15 +131,32 @@ def risky_settings(fields: Sequence[bytes]) -> Iterator[str]:
     `fields` is the split output of `git config --list --show-scope --show-origin -z`: scope, origin, and name with
     value, for each setting in turn.
     """
-    for scope, _, entry in _settings(fields):
-        name = entry.partition(b"\n")[0].decode("utf-8", "replace")
-        if scope in (b"local", b"worktree") and not (_HARMLESS_SETTINGS.fullmatch(name) or _OVERRIDDEN.fullmatch(name)):
+    return _risky_names(_settings(fields))
+
+
+class _Setting(NamedTuple):
+    """One setting in the output of `git config --list`."""
+
+    scope: bytes
+    origin: bytes
+    entry: bytes
+    """The name, a newline and the value."""
+
+    @property
+    def name(self) -> bytes:
+        return self.entry.partition(b"\n")[0]
+
+
+def _settings(fields: Sequence[bytes]) -> Iterator[_Setting]:
+    return map(_Setting, fields[::3], fields[1::3], fields[2::3])
+
+
+def _risky_names(settings: Iterable[_Setting]) -> Iterator[str]:
+    for setting in settings:
+        name = setting.name.decode("utf-8", "replace")
+        is_harmless = _HARMLESS_SETTINGS.fullmatch(name) or _OVERRIDDEN.fullmatch(name)
+        if setting.scope in (b"local", b"worktree") and not is_harmless:
             yield name
-
-
-def _settings(fields: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield scope, origin and entry of each setting; an entry is its name, a newline and its value."""
-    yield from zip(fields[::3], fields[1::3], fields[2::3], strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,44 +218,43 @@ class RepositoryProbe:
             return watched, Repository(f"the git configuration could not be listed: git {unavailable}")
         if code != 0:
             return watched, Repository("the git configuration could not be listed")
-        fields = output.split(b"\0")
-        watched += tuple(self._origins(fields))
+        settings = tuple(_settings(output.split(b"\0")))
+        watched += tuple(self._origins(settings))
         if before != identity_of(watched[: len(before)]):
             return watched, Repository("the git configuration changed while it was checked")
-        return watched, self._repository_of(fields, location if location_code == 0 else b"")
+        return watched, self._repository_of(settings, location if location_code == 0 else b"")
 
-    def _origins(self, fields: Sequence[bytes]) -> Iterator[str]:
+    def _origins(self, settings: Sequence[_Setting]) -> Iterator[str]:
         """Yield the configuration files and the files that they include, whether they exist or not."""
-        for _, origin, entry in _settings(fields):
-            if not origin.startswith(b"file:"):
+        for setting in settings:
+            if not setting.origin.startswith(b"file:"):
                 continue
-            file = self._root / os.fsdecode(origin.removeprefix(b"file:"))
+            file = self._root / os.fsdecode(setting.origin.removeprefix(b"file:"))
             yield str(file)
-            name, _, value = entry.partition(b"\n")
+            name, _, value = setting.entry.partition(b"\n")
             if name == b"include.path" or (name.startswith(b"includeif.") and name.endswith(b".path")):
                 target = os.fsdecode(value)
                 home = self._env.get("HOME", "")
                 yield f"{home}{target[1:]}" if target.startswith("~/") else str(file.parent / target)
 
-    def _repository_of(self, fields: Sequence[bytes], output: bytes) -> Repository:
+    def _repository_of(self, settings: Sequence[_Setting], output: bytes) -> Repository:
         """Return the result for these settings and the output of `git rev-parse`, empty outside a repository."""
-        if not any(scope == b"command" and entry == b"core.fsmonitor\nfalse" for scope, _, entry in _settings(fields)):
+        if not any(setting.scope == b"command" and setting.entry == b"core.fsmonitor\nfalse" for setting in settings):
             return Repository("this version of git cannot read settings from its environment; update to 2.31 or later")
         lines = output.removesuffix(b"\n").split(b"\n")
         if len(lines) != len(_LOCATION_OPTIONS):
             return Repository(is_present=False)
         location = _Location(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
-        problem = _risky_setting_problem(fields, location.top) or self._location_problem(location)
+        problem = _risky_setting_problem(settings, location.top) or self._location_problem(location)
         if problem:
             return Repository(problem)
         if self._contents is None or self._contents[0] != location:
             contents = RepositoryContents(self._run_for_contents, location.top, location.git, location.common)
             self._contents = (location, contents)
         self._location, contents = self._contents
-        entries = [(scope, entry) for scope, _, entry in _settings(fields) if scope != b"command"]
         return Repository(
             has_submodules=_has_submodules(location),
-            has_credentials=any(_is_credential(entry) for _, entry in entries),
+            has_credentials=any(_is_credential(setting) for setting in settings if setting.scope != b"command"),
             top=str(location.top),
             find_tracked=contents.tracked_files,
             find_history_secrets=contents.history_secrets,
@@ -271,16 +288,14 @@ class RepositoryProbe:
 _LOCATION_OPTIONS = ("--show-toplevel", "--git-dir", "--git-common-dir")
 
 
-def _risky_setting_problem(fields: Sequence[bytes], top: Path) -> str:
+def _risky_setting_problem(settings: Sequence[_Setting], top: Path) -> str:
     """Return the reason why a setting makes reading commands need approval, empty if no setting does."""
-    entries = list(_settings(fields))
-    ignored = "\n".join(_IGNORED_REVISIONS).encode()
-    is_plain = not (top / _IGNORED_REVISIONS[1]).is_symlink()
-    checked = [field for setting in entries if setting[2] != ignored or not is_plain for field in setting]
-    name = next(risky_settings(checked), None)
+    may_be_elsewhere = (top / _REVISIONS_FILE).is_symlink()
+    checked = (setting for setting in settings if may_be_elsewhere or setting.entry != _REVISIONS_FILE_ENTRY)
+    name = next(_risky_names(checked), None)
     # The user's own diff program also needs approval, because no setting can turn it off.
     if name is None:
-        names = (entry.partition(b"\n")[0] for _, _, entry in entries)
+        names = (setting.name for setting in settings)
         name = next((os.fsdecode(other) for other in names if _DIFF_PROGRAM.fullmatch(other)), None)
     return f"the git configuration sets {name}, which may run a program" if name is not None else ""
 
@@ -288,9 +303,9 @@ def _risky_setting_problem(fields: Sequence[bytes], top: Path) -> str:
 _DIFF_PROGRAM = re.compile(rb"diff\.(?:external|.+\.command)")
 
 
-def _is_credential(entry: bytes) -> bool:
-    name = entry.partition(b"\n")[0].decode("utf-8", "replace")
-    return _CREDENTIALS.search(entry) is not None or _CREDENTIAL_NAMES.search(name) is not None
+def _is_credential(setting: _Setting) -> bool:
+    name = setting.name.decode("utf-8", "replace")
+    return _CREDENTIALS.search(setting.entry) is not None or _CREDENTIAL_NAMES.search(name) is not None
 
 
 def _has_submodules(location: _Location) -> bool:
@@ -317,7 +332,7 @@ def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
             yield str(git / "commondir")
             for candidate in (git, common):
                 yield from (str(candidate / name) for name in ("config", "config.worktree", "HEAD", "index"))
-            yield str(folder / _IGNORED_REVISIONS[1])
+            yield str(folder / _REVISIONS_FILE)
             break
     home = env.get("HOME", "")
     yield from (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
@@ -503,15 +518,8 @@ class RepositoryContents:
         folders = list(islice(_ref_folders(self._git, self._common), _MAX_REF_FOLDERS + 1))
         if len(folders) > _MAX_REF_FOLDERS:
             return None
-        files = (
-            "HEAD",
-            "packed-refs",
-            "shallow",
-            "logs/HEAD",
-            "logs/refs/stash",
-            "reftable/tables.list",
-            *self._heads(),
-        )
+        files = ["HEAD", "packed-refs", "shallow", "logs/HEAD", "logs/refs/stash", "reftable/tables.list"]
+        files += self._heads()
         heads = sorted(str(head) for head in (self._common / "worktrees").glob("*/HEAD"))
         paths = {str(base / name) for base in (self._git, self._common) for name in files}
         return identity_of((*sorted(paths), *heads, *folders))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import islice, pairwise, takewhile
 
 from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, absolute_path, home_of
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_CHECKS, STARTUP, fold, is_history, is_within
@@ -247,10 +247,8 @@ class _FolderWriteJudge:
             )
         operands = [word for word in words if not word.startswith("-") and not set(word) & set("<>")]
         if name == "find":
-            starts = words[: next((index for index, word in enumerate(words) if word.startswith("-")), len(words))]
-            return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_reaches_protected(
-                starts or ["."]
-            )
+            starts = list(takewhile(lambda word: not word.startswith("-"), words)) or ["."]
+            return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_reaches_protected(starts)
         if name in _CHANGERS:
             return _is_recursive(words) and self._any_reaches_protected(operands)
         return self._copy_may_write(name, words, operands)
@@ -264,7 +262,7 @@ class _FolderWriteJudge:
         folders = list(_values(words, *_UNPACKERS[name]))
         if name == "cpio" and any(re.match(r"-[A-Za-z]*p|--pass", word) for word in words):
             folders = words[-1:]
-        if name == "patch" and not folders and _patched_file(words):
+        if name == "patch" and not folders and _names_patched_file(words):
             return False
         return any(self._reaches_protected(self._path(folder), counts_git=True) for folder in folders or ["."])
 
@@ -272,7 +270,12 @@ class _FolderWriteJudge:
         """Return whether a copy, move or link may write a protected file."""
         into = list(_values(words, "-t", "--target-directory"))
         operands = [word for word in operands if word not in into]
-        target, sources = (into[0], operands) if into else (operands[-1] if operands else ".", operands[:-1])
+        if into:
+            target, sources = into[0], operands
+        elif operands:
+            *sources, target = operands
+        else:
+            target, sources = ".", []
         if name in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", target):
             return False  # another machine
         location = self._path(target)
@@ -468,11 +471,11 @@ def _is_recursive(words: list[str]) -> bool:
     return any(re.match(r"-[A-Za-z]*[rRa]|--(?:recursive|archive)", word) for word in words)
 
 
-def _patched_file(words: list[str]) -> bool:
+def _names_patched_file(words: list[str]) -> bool:
     """Return whether an argument of `patch` names the file to change."""
     operands = [
         word
-        for index, word in enumerate(words)
-        if not word.startswith(("-", "<", ">")) and words[index - 1 : index] not in (["-i"], ["<"], ["-p"], ["--input"])
+        for before, word in pairwise(["", *words])
+        if not word.startswith(("-", "<", ">")) and before not in ("-i", "<", "-p", "--input")
     ]
     return bool(operands) and _UNKNOWN.search(operands[0]) is None

@@ -55,7 +55,7 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.safety.shell.flow import Flow, FlowPart
+    from qcode.safety.shell.flow import Flow, FlowPart, JudgedPart
     from qcode.safety.shell.judge import Judge
 
 
@@ -330,11 +330,13 @@ class Policy:
                 return _with_dangers(command, replace(unclear, check=part_verdict.check), asking)
             verdict = verdict_of_rule(rule, "allow")
         unsafe_parts = self._parts_only_safe_in_sandbox(flow) if verdict != _READS else []
-        return unsafe_parts[0][1] if unsafe_parts else self._checked_by_bash(command, verdict)
+        return unsafe_parts[0].verdict if unsafe_parts else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
         """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule for a single part."""
-        undecided: list[tuple[FlowPart, Verdict]] = []
+        from qcode.safety.shell.flow import JudgedPart
+
+        undecided: list[JudgedPart] = []
         last_rule: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
@@ -343,7 +345,7 @@ class Policy:
                 continue
             rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
-                undecided.append((part, verdict))
+                undecided.append(JudgedPart(part, verdict))
             last_rule = rule or last_rule
         if last_rule is not None and last_rule.body and not undecided:
             undecided = self._parts_only_safe_in_sandbox(flow)
@@ -353,19 +355,20 @@ class Policy:
                 return self._deny_protected_outputs(parts, verdict)
             return self._with_output_verdicts(parts, verdict)
         if self.mode == "plan":
-            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
+            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0].verdict.reason}")
         from qcode.safety.shell.dangers import with_dangers_of_parts
 
         if not self.is_trusted:
             return with_dangers_of_parts(_RESTRICTED, undecided, is_restricted=True)
         writes = any(part.command.outputs for part in parts)
-        is_proposed = len(undecided) == 1 and not writes and undecided[0][1].check != SHELL_PATH
-        proposed = self._effective_rule(propose_shell(undecided[0][0].command) if is_proposed else "", flow)
+        is_proposed = len(undecided) == 1 and not writes and undecided[0].verdict.check != SHELL_PATH
+        proposed = self._effective_rule(propose_shell(undecided[0].part.command) if is_proposed else "", flow)
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = self._effective_rule(propose_prefix(parts[0].command) if is_alone else "", flow)
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret file decides the check of the verdict, because a rule with a wildcard does not allow reading it.
-        verdict = min((item for _, item in undecided), key=lambda item: item.check != SHELL_PATH)
+        verdicts = [judged.verdict for judged in undecided]
+        verdict = next((verdict for verdict in verdicts if verdict.check == SHELL_PATH), verdicts[0])
         verdict = with_dangers_of_parts(verdict, undecided, is_restricted=False)
         return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
@@ -392,20 +395,21 @@ class Policy:
             return False
         return any(covers_command(rule, parts[0].command.words) for rule in self.sandbox_rules)
 
-    def _parts_only_safe_in_sandbox(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
+    def _parts_only_safe_in_sandbox(self, flow: Flow) -> list[JudgedPart]:
         """Return the parts that are read-only only inside a sandbox.
 
         They matter if a rule allows another part, because the whole command then runs without a sandbox.
         """
+        from qcode.safety.shell.flow import JudgedPart
+
         judge = self._judge_of(flow)
-        verdicts = [
-            (part, judge.judge_unconfined_part(part)) for part in flow.parts if judge.judge_part(part).is_allowed
-        ]
-        return [
-            (part, verdict)
-            for part, verdict in verdicts
-            if not verdict.is_allowed and self._allowing_rule(part, verdict, judge) is None
-        ]
+        unsafe_parts: list[JudgedPart] = []
+        for part in flow.parts:
+            if judge.judge_part(part).is_allowed:
+                verdict = judge.judge_unconfined_part(part)
+                if not verdict.is_allowed and self._allowing_rule(part, verdict, judge) is None:
+                    unsafe_parts.append(JudgedPart(part, verdict))
+        return unsafe_parts
 
     def _judge_of(self, flow: Flow) -> Judge:
         """Return the judge of simple commands.

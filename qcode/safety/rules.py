@@ -272,7 +272,9 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
 def _names_command(program: ProgramSpec, rule_words: list[str]) -> bool:
     """Return whether a rule names a subcommand of a command without operands, such as `add` in `git remote add`."""
     words = [text for text in rule_words[1:] if not text.startswith("-")]
-    return not program.operands.roles and len(words) > program.name.count("/") + (rule_words[0] == "git")
+    # The words of the command itself: none for `npm`, one for `git remote`, two for `git stash list` (`stash/list`).
+    own_words = program.name.count("/") + 1 if rule_words[0] == "git" else 0
+    return not program.operands.roles and len(words) > own_words
 
 
 def is_rule(text: str) -> bool:

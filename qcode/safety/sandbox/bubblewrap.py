@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from qcode.protocol.tools import Launch
-from qcode.safety.protected_paths import is_within, is_within_any
+from qcode.safety.protected_paths import is_within_any
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program
 from qcode.values import dataclass
@@ -23,8 +23,8 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "fd/0"), ("/dev/stdout", "fd/1"), ("/dev/stderr", "fd/2"),
 )  # fmt: skip
-_FD = "{fd}"
-"""Replaced in the command line by the number of the file descriptor with the seccomp filter."""
+_FILTER_FD = "{fd}"
+"""Replaced in the command line by the number of the file descriptor from which bwrap reads the seccomp filter."""
 # The capabilities that root keeps at the level `protect`. Mounts, tracing, kernel modules and device nodes need others.
 _ROOT_CAPABILITIES = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
@@ -50,18 +50,19 @@ class BwrapVariant:
 def launch(variant: BwrapVariant, argv: Sequence[str], confinement: Confinement) -> Launch:
     """Return the launch of `argv`, whose first item is an absolute path, in `confinement`."""
     level = confinement.level
+    has_filter = level != "protect"  # such a command may do everything except write protected files
     options = [variant.program, "--die-with-parent", "--cap-drop", "ALL"]
     options += ["--unshare-user"] if variant.has_user_namespace else []
-    if level == "protect":
+    if has_filter:
+        options += [*_NAMESPACES, "--seccomp", _FILTER_FD]
+    elif variant.is_root:
         # A user namespace denies access to other processes in /proc; root needs a PID namespace for that.
-        options += ["--unshare-pid"] if variant.is_root else []
-        for capability in _ROOT_CAPABILITIES if variant.is_root else ():
+        options.append("--unshare-pid")
+        for capability in _ROOT_CAPABILITIES:
             options += ["--cap-add", capability]
-    else:
-        options += [*_NAMESPACES, "--seccomp", _FD]
     restrict = partial(_build_root, confinement) if variant.mounts_in_thread else None
     if variant.mounts_in_thread:
-        options += ["--dev-bind", "/", "/", "--proc", "/proc"]
+        options += ["--dev-bind", "/", "/", "--proc", "/proc"]  # the thread has made the other mounts
     elif level == "read-only":
         options += [*_private_root(confinement), *_path_options(confinement), "--remount-ro", "/"]
     elif level == "workspace":
@@ -72,10 +73,11 @@ def launch(variant: BwrapVariant, argv: Sequence[str], confinement: Confinement)
         # Root without capabilities still owns the kernel settings in /proc/sys.
         options += ["--remount-ro", "/proc"]
     command_line = (*options, "--", *argv)
-    if _FD not in options:
+    if not has_filter:
         return Launch(command_line, restrict)
     name: FilterName = "read-only" if level == "read-only" else "workspace"
-    return Launch(command_line, restrict, data=filter_program(name, os.uname().machine), data_index=options.index(_FD))
+    program = filter_program(name, os.uname().machine)
+    return Launch(command_line, restrict, data=program, data_index=options.index(_FILTER_FD))
 
 
 def _build_root(confinement: Confinement) -> None:
@@ -104,15 +106,15 @@ def _private_root(confinement: Confinement) -> list[str]:
         options += ["--tmpfs", folder]
     for device in _DEVICES:  # --dev would mount twice as many
         options += ["--dev-bind", device, device]
-    for link, text in _DEVICE_LINKS:
-        options += ["--symlink", text, link]
+    for link, target in _DEVICE_LINKS:
+        options += ["--symlink", target, link]
     options += ["--dir", "/dev/shm", "--proc", "/proc"]  # noqa: S108  # a name in the sandbox
     for path in confinement.empty_folders:
         options += ["--dir", path]
     for path in sorted(confinement.readable, key=depth):
         options += ["--ro-bind", path, path]
-    for link, text in confinement.links:
-        options += ["--symlink", text, link]
+    for link, target in confinement.links:
+        options += ["--symlink", target, link]
     return options
 
 
@@ -127,9 +129,9 @@ def _writable_workspace(confinement: Confinement) -> list[str]:
         options += ["--ro-bind", path, path]
     for path in sorted(confinement.writable, key=depth):
         options += ["--bind", path, path]
-    for link, text in confinement.links:
-        if any(is_within(link, folder) for folder in _COVERED_FOLDERS):
-            options += ["--symlink", text, link]
+    for link, target in confinement.links:
+        if is_within_any(link, _COVERED_FOLDERS):
+            options += ["--symlink", target, link]
     return options
 
 

@@ -37,7 +37,7 @@ class Confinement:
     A `workspace` command sees everything except temporary folders. In temporary folders it sees these paths, read-only.
     """
     links: tuple[tuple[str, str], ...] = ()
-    """Links on the way to the folders of the session: path and target of each."""
+    """Links on the way to the folders of the session: path of each, and its target as written in the link."""
     empty_folders: tuple[str, ...] = ()
     """Folders that exist for a `read-only` command, empty except for readable paths below."""
     writable: tuple[str, ...] = ()
@@ -139,12 +139,12 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
                 current = step
                 continue
             count += 1
-            text = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
+            target = os.readlink(step)  # noqa: PTH115  # the text of the link, unchanged
             if not any(is_within(step, folder) for folder in visible):
-                links[step] = text
-            if text.startswith("/"):
+                links[step] = target
+            if target.startswith("/"):
                 current = ""
-            pending = [*(component for component in text.split("/") if component not in ("", ".")), *pending]
+            pending = [*(component for component in target.split("/") if component not in ("", ".")), *pending]
     return tuple(links.items())
 
 
@@ -217,18 +217,14 @@ def confinement_for(
     folders = _folders(scope)
     if level == "workspace":
         protected = _real_targets((*contents.control_paths, *contents.control_path_links))
-        protected_inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[
-            :MAX_PROTECTED
-        ]
+        protected_inside = [path for path in protected if is_within_any(path, folders)][:MAX_PROTECTED]
         return Confinement(
             level,
             links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
             writable=folders,
             pinned_folders=_parents(protected_inside, folders),
-            protected_paths=protected_inside,
-            hidden_paths=tuple(
-                path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)
-            ),
+            protected_paths=tuple(protected_inside),
+            hidden_paths=_without_parents_of(folders, _secrets(scope)),
         )
     found_paths = (*contents.git_control_paths, *contents.control_path_links, *protected_outside(scope))
     protected = _real_targets(found_paths)[:MAX_PROTECTED]
@@ -243,13 +239,12 @@ def checker_confinement(
     The program can write only to `cache`. `programs` are folders that it needs, even if they would be hidden.
     """
     folders = (*_folders(scope), *programs)
-    hidden = tuple(path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders))
     return Confinement(
         "workspace",
         readable=tuple(dict.fromkeys(folders)),
         links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
         writable=(cache,),
-        hidden_paths=hidden,
+        hidden_paths=_without_parents_of(folders, _secrets(scope)),
         masked_files=tuple(path for path in contents.secrets if _is_file(path))[:MAX_PROTECTED],
     )
 
@@ -266,14 +261,20 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
         parents = (os.path.dirname(path) for path in files)  # noqa: PTH120  # text
         hidden += [path for path in dict.fromkeys(parents) if path not in folders]
         files = dict.fromkeys(path for path in files if not is_within_any(path, hidden))
+    home = scope.home_path
     return Confinement(
         "read-only",
-        readable,
-        view.links,
-        tuple(home for home in filter(None, (scope.home_path,)) if not is_within_any(home, readable)),
-        hidden_paths=tuple(path for path in hidden if not any(is_within(folder, path) for folder in folders)),
+        readable=readable,
+        links=view.links,
+        empty_folders=(home,) if home and not is_within_any(home, readable) else (),
+        hidden_paths=_without_parents_of(folders, hidden),
         masked_files=tuple(files),
     )
+
+
+def _without_parents_of(folders: Sequence[str], paths: Iterable[str]) -> tuple[str, ...]:
+    """Return `paths` without those that are one of `folders`, or contain one."""
+    return tuple(path for path in paths if not any(is_within(folder, path) for folder in folders))
 
 
 def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
@@ -288,7 +289,9 @@ def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
 
 def _folders(scope: SandboxScope) -> tuple[str, ...]:
     """Return the folders of the session, without folders that are inside another one."""
-    folders = dict.fromkeys((*scope.roots, *filter(None, (scope.scratch_path,))))
+    folders = dict.fromkeys(scope.roots)
+    if scope.scratch_path:
+        folders[scope.scratch_path] = None
     return tuple(path for path in folders if not is_within_any(path, folders.keys() - {path}))
 
 

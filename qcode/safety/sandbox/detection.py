@@ -136,7 +136,7 @@ def is_effective(sandbox: Sandbox) -> bool:
         system = tuple(path for path in SYSTEM_FOLDERS if os.path.isdir(path) and not os.path.islink(path))  # noqa: PTH112, PTH114  # text
         links = tuple((path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
         hidden = (f"{folder}/hidden",)
-        confinement = Confinement("read-only", (*system, folder), links, hidden_paths=hidden)
+        confinement = Confinement("read-only", readable=(*system, folder), links=links, hidden_paths=hidden)
         argv = ["/bin/sh", "-c", ATTEMPTS, "probe", folder, sandbox.kind]
         return _exit_code(sandbox.launch(argv, confinement)) == CONFINED_EXIT_CODE
 

@@ -14,6 +14,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from qcode.safety.sandbox import relocation
 from qcode.values import dataclass
@@ -27,8 +28,16 @@ MAX_REPORTED = 20
 _CLOCK_GRAIN_NS = 20_000_000
 """The maximum time between two ticks of a file system's clock."""
 
-_Identity = tuple[int, int, int, int, int]
-"""Device, inode, mode, size and change time of a path."""
+
+class _Identity(NamedTuple):
+    """The state of a path, which differs after every change."""
+
+    device: int
+    inode: int
+    mode: int
+    """The type and the permission bits, as in `st_mode`."""
+    size: int
+    ctime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,8 @@ class RecordedPath:
     """The target of a link, None for other paths."""
     content: bytes | None = None
     """The content of a file, None if it was not recorded."""
-    mode: int = 0
+    permissions: int = 0
+    """The permission bits of a file."""
 
 
 class Guard:
@@ -121,9 +131,7 @@ class Guard:
             info = os.lstat(path)
         except OSError:
             info = None
-        if info is not None and _identity(info) == recorded.identity:
-            return []
-        if info is not None and _is_same(path, info, recorded):
+        if info is not None and (_identity(info) == recorded.identity or _is_same(path, info, recorded)):
             return []
         if recorded.link is None and recorded.content is None:
             return [f"{path} is a protected name. It changed and cannot be restored: check it."]
@@ -163,14 +171,14 @@ def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, Recorded
             if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= max_bytes:
                 content = relocation.read(path, MAX_RECORDED_BYTES + 1)
                 remaining_bytes -= len(content)
-            records[path] = RecordedPath(_identity(info), content=content, mode=stat.S_IMODE(info.st_mode))
+            records[path] = RecordedPath(_identity(info), content=content, permissions=stat.S_IMODE(info.st_mode))
         except OSError:
             continue
     return records
 
 
 def _identity(info: os.stat_result) -> _Identity:
-    return info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_ctime_ns
+    return _Identity(info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_ctime_ns)
 
 
 def _is_same(path: str, info: os.stat_result, recorded: RecordedPath) -> bool:
@@ -179,11 +187,11 @@ def _is_same(path: str, info: os.stat_result, recorded: RecordedPath) -> bool:
         if stat.S_ISLNK(info.st_mode):
             return os.readlink(path) == recorded.link  # noqa: PTH115  # text, unchanged
         if stat.S_ISDIR(info.st_mode):
-            return stat.S_ISDIR(recorded.identity[2]) and info.st_ino == recorded.identity[1]
+            return stat.S_ISDIR(recorded.identity.mode) and info.st_ino == recorded.identity.inode
         if not stat.S_ISREG(info.st_mode) or recorded.content is None:
             return False
-        is_same_mode = stat.S_IMODE(info.st_mode) == recorded.mode
-        return is_same_mode and relocation.read(path, MAX_RECORDED_BYTES + 1) == recorded.content
+        has_same_permissions = stat.S_IMODE(info.st_mode) == recorded.permissions
+        return has_same_permissions and relocation.read(path, MAX_RECORDED_BYTES + 1) == recorded.content
     except OSError:
         return False
 
@@ -193,7 +201,7 @@ def _write(path: str, recorded: RecordedPath) -> bool:
         if recorded.link is not None:
             relocation.link_new(path, recorded.link)
         else:
-            relocation.write_new(path, recorded.content or b"", recorded.mode)
+            relocation.write_new(path, recorded.content or b"", recorded.permissions)
     except OSError:
         return False
     return True
@@ -266,7 +274,8 @@ def _points_into_git(path: str) -> bool:
     text = _small_text(path)
     if not text.startswith("gitdir: "):
         return False
-    target = os.path.realpath(os.path.join(os.path.dirname(path), text[8:].rstrip("\n")))  # noqa: PTH118, PTH120  # text
+    folder, pointer = os.path.dirname(path), text.removeprefix("gitdir: ").rstrip("\n")  # noqa: PTH120  # text
+    target = os.path.realpath(os.path.join(folder, pointer))  # noqa: PTH118  # text
     return ".git" in target.split("/")[:-1]
 
 

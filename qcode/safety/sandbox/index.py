@@ -11,10 +11,11 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass as mutable_dataclass
 from dataclasses import field
 from itertools import chain
+from typing import NamedTuple
 
 from qcode.safety import protected_paths
 from qcode.safety.paths import is_ctime_final, real_path
@@ -45,6 +46,16 @@ _NOT_SCANNED, _MISSING = -1, -2
 """The values of `_Folder.ctime_ns` before a scan, and after the scan of a folder that does not exist."""
 
 
+class _FileState(NamedTuple):
+    """The state of a protected path, which differs if it was replaced, changed or linked."""
+
+    inode: int
+    device: int
+    links: int
+    """The number of hard links, 1 for a folder."""
+    ctime_ns: int
+
+
 @mutable_dataclass(slots=True)
 class _Folder:
     """The result of scanning one folder."""
@@ -72,7 +83,8 @@ class WorkspaceIndex:
         self._lock = threading.Lock()
         self._folders: dict[str, _Folder] = {}
         self._contents: WorkspaceContents | None = None
-        self._watched_paths: dict[str, tuple[int, ...]] = {}
+        self._watched_paths: dict[str, _FileState | None] = {}
+        """The state of each protected path, None if it does not exist."""
         self._categories: dict[str, int] = {}
         self._next_refresh = 0.0
 
@@ -84,7 +96,7 @@ class WorkspaceIndex:
                 return self._contents
             walk = _FolderPass(self._folders, self._categories, self._clock, now + MAX_WALK_S)
             has_changed = walk.refresh(self._roots)
-            if has_changed or self._contents is None or self._watched_paths != _identities(self._watched_paths):
+            if has_changed or self._contents is None or self._watched_paths != _states_of(self._watched_paths):
                 self._contents = self._collect(walk)
             if len(self._folders) > LARGE_TREE_FOLDERS:
                 ended = self._clock()
@@ -99,9 +111,9 @@ class WorkspaceIndex:
         configs = [path for path in git_control_paths if protected_paths.fold(_base_name(path)) in _GIT_CONFIGS]
         secrets = [path for folder in folders for path in folder.secrets]
         secrets += [path for path in configs if _may_contain_credentials(path)]
-        self._watched_paths = _identities(chain(control_paths, secrets))
+        self._watched_paths = _states_of(chain(control_paths, secrets))
         hard_links = walk.hard_links(self._watched_paths)
-        secrets += [name for path in secrets for name in hard_links.get(self._inode(path), ())]
+        secrets += [other_path for path in secrets for other_path in self._links_to(path, hard_links)]
         # The target of a link with a secret name is a secret.
         link_targets = [real_path(path) for folder in folders for path in folder.secret_links]
         secrets += [path for path in link_targets if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
@@ -111,13 +123,18 @@ class WorkspaceIndex:
             _sort_unique(git_control_paths),
             _sort_unique(configs),
             _sort_unique(
-                name for path in control_paths for name in hard_links.get(self._inode(path), ()) if name != path
+                other_path
+                for path in control_paths
+                for other_path in self._links_to(path, hard_links)
+                if other_path != path
             ),
             walk.is_complete,
         )
 
-    def _inode(self, path: str) -> int:
-        return self._watched_paths.get(path, (0,))[0]
+    def _links_to(self, path: str, hard_links: Mapping[int, list[str]]) -> Sequence[str]:
+        """Return all paths of the file at `path`, itself included, if it has several hard links."""
+        state = self._watched_paths.get(path)
+        return () if state is None else hard_links.get(state.inode, ())
 
     def _is_inside(self, path: str) -> bool:
         return any(is_within(path, root) for root in self._roots)
@@ -182,9 +199,9 @@ class _FolderPass:
             categories = self._categories[name] = _classify(name)
         return categories
 
-    def hard_links(self, watched_paths: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
+    def hard_links(self, watched_paths: Mapping[str, _FileState | None]) -> dict[int, list[str]]:
         """Return all paths of watched files with several hard links, by inode."""
-        linked = {identity[0] for identity in watched_paths.values() if identity and identity[2] > 1}
+        linked = {state.inode for state in watched_paths.values() if state is not None and state.links > 1}
         names: dict[int, list[str]] = {}
         if not linked:
             return names
@@ -289,18 +306,18 @@ def _entries(path: str) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _identities(paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return inode, device, number of links and ctime of each path; an empty tuple if it does not exist."""
-    identities: dict[str, tuple[int, ...]] = {}
+def _states_of(paths: Iterable[str]) -> dict[str, _FileState | None]:
+    """Return the state of each path, None if it does not exist."""
+    states: dict[str, _FileState | None] = {}
     for path in paths:
         try:
             info = os.lstat(path)
         except OSError:
-            identities[path] = ()
+            states[path] = None
             continue
         links = 1 if stat.S_ISDIR(info.st_mode) else info.st_nlink
-        identities[path] = (info.st_ino, info.st_dev, links, info.st_ctime_ns)
-    return identities
+        states[path] = _FileState(info.st_ino, info.st_dev, links, info.st_ctime_ns)
+    return states
 
 
 def _may_contain_credentials(path: str) -> bool:

@@ -41,14 +41,15 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
     if confinement.level != "protect":
         for folder in filter(_is_folder, covered_folders):
             kernel.mount_empty(f"{_NEW_ROOT}{folder}")
-    for path in (path for path in confinement.empty_folders if is_within_any(path, covered_folders)):
-        os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
+    for path in confinement.empty_folders:
+        if is_within_any(path, covered_folders):
+            os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
     for path in sorted(readable_in_covered, key=depth):
         _show(path)
-    for link, text in confinement.links:
+    for link, target in confinement.links:
         if not os.path.lexists(f"{_NEW_ROOT}{link}"):
             os.makedirs(os.path.dirname(f"{_NEW_ROOT}{link}"), exist_ok=True)  # noqa: PTH103, PTH120  # text
-            os.symlink(text, f"{_NEW_ROOT}{link}")  # noqa: PTH211  # text
+            os.symlink(target, f"{_NEW_ROOT}{link}")  # noqa: PTH211  # text
     for path in sorted(confinement.writable, key=depth):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
         _bind(path, f"{_NEW_ROOT}{path}")
@@ -124,8 +125,8 @@ def _make_devices(folder: str, added_devices: Iterable[str]) -> None:
     kernel.mount_empty(folder, has_devices=True)
     for name in _DEVICES:
         _make_device(f"/dev/{name}", f"{folder}/{name}")
-    for name, text in _LINKS.items():
-        os.symlink(text, f"{folder}/{name}")  # noqa: PTH211  # text
+    for name, target in _LINKS.items():
+        os.symlink(target, f"{folder}/{name}")  # noqa: PTH211  # text
     for name in ("pts", "shm"):
         os.mkdir(f"{folder}/{name}")  # noqa: PTH102  # text
     kernel.mount_terminals(f"{folder}/pts")

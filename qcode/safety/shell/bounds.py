@@ -1,9 +1,9 @@
 """Limits on the text of a command, checked before parsing, so that a verdict takes under 50 ms for any text. Pure.
 
-tree-sitter takes linear time for valid text, but
-not to recover from errors. 20,000 characters of `((a` take 3 s, of `a|` 4 s, and other threads wait until the parser
-returns. The time grows with the length, the number of structural characters and the depth of brackets, so each has a
-limit. Characters inside quotes count too, because recognizing quotes needs a parser.
+tree-sitter takes linear time for valid text, but not to recover from errors. 20,000 characters of `((a` take 3 s, of
+`a|` 4 s, and other threads wait until the parser returns. The time grows with the length, the number of structural
+characters and the depth of brackets, so each has a limit. Characters inside quotes count too, because recognizing
+quotes needs a parser.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from qcode.safety.shell.ast import Word
-    from qcode.safety.shell.flow import FlowPart
+    from qcode.safety.shell.flow import FlowPart, JudgedPart
 
 
 class Danger(NamedTuple):
@@ -176,10 +176,12 @@ def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Se
     """
     texts = [*words[:1], *("_" if _is_text(words[0], word) else word for word in words[1:])]
     # With a script, a shell reads no program from the pipe: `curl … | sh x`, but `curl … | sudo sh -s -- x` does.
-    program, *arguments = texts[1:] if texts[:1] in (["sudo"], ["doas"]) and len(texts) > 1 else texts or [""]
+    has_wrapper = len(texts) > 1 and texts[0] in ("sudo", "doas")
+    program, *arguments = texts[1:] if has_wrapper else texts or [""]
     reads_program = bool(piped_from) and (not arguments or arguments[0] in ("-", "-s"))
     source = next((name for name in piped_from if name in ("curl", "wget")), "it")
-    line = " ".join([f"| {source} |"] * reads_program + texts + [f"> {output}" for output in outputs])
+    pipe = [f"| {source} |"] if reads_program else []
+    line = " ".join([*pipe, *texts, *(f"> {output}" for output in outputs)])
     return _dangers_in_line(line) if program else []
 
 
@@ -467,18 +469,16 @@ def with_dangers(
     return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 
 
-def with_dangers_of_parts(
-    verdict: Verdict, undecided: Sequence[tuple[FlowPart, Verdict]], *, is_restricted: bool
-) -> Verdict:
+def with_dangers_of_parts(verdict: Verdict, undecided: Sequence[JudgedPart], *, is_restricted: bool) -> Verdict:
     """Return `verdict` with the reasons why parts of a command ask.
 
     Secrets and deceptive characters come first, then the most dangerous part.
     """
     ranked: list[tuple[int, str]] = []
-    for part, asking in undecided:
-        command = part.command
+    for judged in undecided:
+        command, asking = judged.part.command, judged.verdict
         words, outputs = [word.text for word in command.words], [word.text for word in command.outputs]
-        dangers = dangers_of(words, outputs, part.piped_from)
+        dangers = dangers_of(words, outputs, judged.part.piped_from)
         ranked += dangers
         if not (dangers and _is_generic(asking)):
             ranked.append((-1 if _precedes_dangers(asking) else len(_DANGERS), asking.reason))

@@ -30,8 +30,19 @@ Reader: TypeAlias = Callable[[str], Verdict]
 
 LeadingWildcards: TypeAlias = Literal["none", "ending", "any"]
 """Wildcards that are accepted at the start of a word: none, those with an ending (`*.py`, `*/`), or any (`*`)."""
-_Group: TypeAlias = "tuple[str, list[str]]"
-"""Paths in one folder: their common prefix up to the last slash, and their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Paths in one folder."""
+
+    prefix: str
+    """The common part of the paths, up to the last slash; empty if they have no slash."""
+    names: list[str]
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{self.prefix}{name}" for name in self.names]
 
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
@@ -79,7 +90,7 @@ class ReadChecker:
             return []
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
-        texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
+        texts = chain.from_iterable((group.prefix, *group.names) for group in groups)
         if word.is_split and not is_unsplit("".join(texts)):
             raise NeedsApproval("an unquoted name could become several arguments")
         return groups
@@ -132,15 +143,15 @@ class ReadChecker:
     def _paths_to_judge(self, groups: list[_Group]) -> list[str]:
         """Return the paths that must be checked one by one, in order."""
         by_prefix: dict[str, list[str]] = {}
-        for prefix, names in groups:
-            by_prefix.setdefault(prefix, []).extend(names)
+        for group in groups:
+            by_prefix.setdefault(group.prefix, []).extend(group.names)
         if self.reader is None:
             judge = self.paths.names_to_judge
             by_prefix = {prefix: judge(self._from_root(prefix), names) for prefix, names in by_prefix.items()}
         if not any(by_prefix.values()):
             return []
         undecided = {prefix: frozenset(names) for prefix, names in by_prefix.items()}
-        return [f"{prefix}{name}" for prefix, names in groups for name in names if name in undecided[prefix]]
+        return [f"{group.prefix}{name}" for group in groups for name in group.names if name in undecided[group.prefix]]
 
     def _verdict(self, path: str) -> Verdict:
         path = self._from_root(path)
@@ -167,12 +178,16 @@ class ReadChecker:
             raise NeedsApproval("it has a wildcard that qcode cannot check")
         # In a locale of bytes, `??` matches one letter of two bytes. So `?` is checked like `*`.
         groups = self._expanded(pattern.replace("?", "*"))
-        if sum(len(names) for _, names in groups) > MAX_MATCHES:
+        if sum(len(group.names) for group in groups) > MAX_MATCHES:
             raise NeedsApproval("a wildcard matches very many files")
-        starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
-        if is_leading and any(start.startswith("-") for group_starts in starts for start in group_starts):
+        if is_leading and any(self._begins_with_dash(group, has_folder=len(parts) > 1) for group in groups):
             raise NeedsApproval("a wildcard matches a name that would be read as an option")
         return groups or [_split_path(pattern)]
+
+    def _begins_with_dash(self, group: _Group, *, has_folder: bool) -> bool:
+        """Return whether a match begins with a dash. It begins with its name, or with its folder if it has one."""
+        starts = [group.prefix[len(self.folder) + 1 :]] if has_folder else group.names
+        return any(start.startswith("-") for start in starts)
 
     def _expanded(self, pattern: str) -> list[_Group]:
         """Return the absolute paths that match, in groups by folder. As in bash, `*` matches no hidden name.
@@ -189,8 +204,8 @@ class ReadChecker:
                 raise NeedsApproval("a wildcard matches very many files")
             for folder in filter(os.path.islink, folders):
                 self.check_path(folder)
-        groups = [(f"{folder}/", _matching_names(folder, parts[-1])) for folder in folders]
-        return [group for group in groups if group[1]]
+        groups = [_Group(f"{folder}/", _matching_names(folder, parts[-1])) for folder in folders]
+        return [group for group in groups if group.names]
 
     def _absolute(self, path: str) -> str:
         return absolute_path(path, self.folder, self.paths.home)
@@ -202,6 +217,7 @@ def _matching_names(folder: str, part: str) -> list[str]:
         return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
     try:
         info = os.stat(folder or "/")  # noqa: PTH116  # text
+        # A folder that changed a moment ago may change again without another ctime, so its names are not cached.
         listed = _matching_entries if is_ctime_final(info, time.time_ns()) else _matching_entries.__wrapped__
         return listed(folder or "/", part, (info.st_dev, info.st_ino, info.st_ctime_ns))
     except OSError:
@@ -220,8 +236,8 @@ def _matching_entries(folder: str, part: str, _identity: tuple[int, ...]) -> lis
 
 def _split_path(path: str) -> _Group:
     folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}", [name]
+    return _Group(f"{folder}{slash}", [name])
 
 
 def _paths(groups: Iterable[_Group]) -> list[str]:
-    return [f"{prefix}{name}" for prefix, names in groups for name in names]
+    return [path for group in groups for path in group.paths]

@@ -26,6 +26,7 @@ from qcode.safety.shell.ast import (
     Word,
 )
 from qcode.safety.shell.characters import is_unsplit
+from qcode.safety.verdict import Verdict
 from qcode.values import dataclass
 
 MAX_FOLDERS = 8  # possible working folders of one command
@@ -51,6 +52,14 @@ class FlowPart:
     folders: Folders
     piped_from: tuple[str, ...] = ()
     """The programs before it in its pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPart:
+    """A simple command and the verdict on it."""
+
+    part: FlowPart
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,12 @@ def with_values(word: Word, values: Sequence[Word]) -> Word:
         return Word(text, unknown="words" if word.is_split else "text")
     is_glob = has_glob or word.has_glob
     return Word(
-        text, not is_glob, word.is_home, is_glob, is_split=word.is_split, is_one_match=has_glob and not word.has_glob
+        text,
+        is_quoted=not is_glob,
+        is_home=word.is_home,
+        has_glob=is_glob,
+        is_split=word.is_split,
+        is_one_match=has_glob and not word.has_glob,
     )
 
 
@@ -153,11 +167,11 @@ class _FlowPass:
         succeeded, failed = self.add_script(script.first, folders)
         for operator, right in script.others:
             if operator == "&&":
-                ends = self.add_script(right, succeeded)
-                succeeded, failed = ends[0], ends[1] | failed
+                succeeded, right_failed = self.add_script(right, succeeded)
+                failed |= right_failed
             elif operator == "||":
-                ends = self.add_script(right, failed)
-                succeeded, failed = ends[0] | succeeded, ends[1]
+                right_succeeded, failed = self.add_script(right, failed)
+                succeeded |= right_succeeded
             else:
                 succeeded, failed = self.add_script(right, succeeded | failed)
         return succeeded, failed

@@ -62,6 +62,15 @@ class GitUse:
     """The value of `content` before it was narrowed to the files in `limits`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _PrintedContent:
+    """The content that a command prints."""
+
+    content: Content
+    without_revision: Content
+    """The content if no operand is a revision."""
+
+
 class _UnknownGitUse(Exception):  # noqa: N818  # a finding, not a failure
     """The command may do more than read; the text is the reason."""
 
@@ -374,18 +383,14 @@ class _GitReader:
     def _check_config(self, words: list[str]) -> None:
         """Refuse `git config NAME VALUE`, which writes; `NAME` alone reads. `get` and `list` exist since git 2.46."""
         has_option = self._arguments.has
-        is_reading = (
-            (has_option("-l", "--list") and not words)
-            or (has_option("--get", "--get-all", "--get-regexp") and len(words) == 1)
-            or (
-                not has_option("-l", "--list", "--get", "--get-all", "--get-regexp")
-                and len(words) == 1
-                and "." in words[0]
-            )
-            or words == ["list"]
-            or (not self._arguments.options and len(words) == 2 and words[0] == "get" and "." in words[1])
-        )
-        if not is_reading:
+        is_listing = has_option("-l", "--list")
+        is_getting = has_option("--get", "--get-all", "--get-regexp")
+        reads_all = words == ["list"] or (is_listing and not words)
+        reads_one = is_getting and len(words) == 1
+        if not is_listing and not is_getting:
+            names = words[1:] if words[:1] == ["get"] and not self._arguments.options else words
+            reads_one = len(names) == 1 and "." in names[0]
+        if not reads_all and not reads_one:
             raise _UnknownGitUse("this form of git config may do more than read")
 
     def _add_operand(self, text: str, role: str) -> None:
@@ -430,58 +435,57 @@ class _GitReader:
     def _use(self) -> GitUse:
         """Return the parsed command, with the content that it prints."""
         options = frozenset(name for name, _ in self._arguments.options)
-        content, plain = self._content(options)
+        printed = self._content(options)
         reads: Reads = self._program.reads  # type: ignore[assignment]  # a test checks the data file
-        if content == "none":
+        if printed.content == "none":
             return GitUse(self._name, self._arguments, reads)
         ambiguous = () if self._is_separated else tuple(self._ambiguous_operands)
         plain_limits = (limit for limit in self._limits if not _WILD.search(limit))
         paths = (*self._paths, *self._ambiguous_operands, *plain_limits)
-        is_narrow = content == "narrow"
-        is_limited = not is_narrow and not options & _OPTIONS_BEYOND_PATHS and not self._may_be_blob
+        is_wide = printed.content != "narrow"
+        is_limited = is_wide and not options & _OPTIONS_BEYOND_PATHS and not self._may_be_blob
         return GitUse(
             self._name,
             self._arguments,
             reads,
-            content,
+            printed.content,
             paths=paths,
             stored_paths=tuple(self._stored_paths),
             limits=tuple(self._limits) if is_limited else (),
             ambiguous_operands=ambiguous if is_limited else (),
-            plain_content=plain,
+            plain_content=printed.without_revision,
         )
 
-    def _content(self, options: frozenset[str]) -> tuple[Content, Content]:
-        """Return the printed content, and the printed content if no operand is a revision."""
+    def _content(self, options: frozenset[str]) -> _PrintedContent:
         name = self._name
         has_revision = bool(self._ambiguous_operands or self._stored_paths)
         if name in ("blame", "cat-file", "grep"):
             return self._content_by_name(options, has_revision=has_revision)
         if name == "status":
-            return ("wide-history",) * 2 if options & {"-v", "--verbose"} else ("none",) * 2
+            return _always("wide-history" if options & {"-v", "--verbose"} else "none")
         if not self._shows_patch(options):
-            return ("none", "none")
+            return _always("none")
         has_other_operands = bool(self._ambiguous_operands or self._limits)
         if name == "show" and self._stored_paths and not (has_other_operands or options & _REVISION_OPTIONS):
-            return ("narrow", "narrow")
+            return _always("narrow")
         if name == "diff" and not options & {"--cached", "--staged", "--merge-base"}:
             return self._by_revision(has_revision=has_revision)
-        return ("wide-history", "wide-history")
+        return _always("wide-history")
 
-    def _content_by_name(self, options: frozenset[str], *, has_revision: bool) -> tuple[Content, Content]:
+    def _content_by_name(self, options: frozenset[str], *, has_revision: bool) -> _PrintedContent:
         if self._name == "blame":
-            return ("narrow", "narrow")
+            return _always("narrow")
         if self._name == "grep":
             return self._by_revision(has_revision=has_revision)
         if options & {"-t", "-s", "-e"}:
-            return ("none", "none")
-        return ("wide-history" if self._ambiguous_operands else "narrow",) * 2
+            return _always("none")
+        return _always("wide-history" if self._ambiguous_operands else "narrow")
 
-    def _by_revision(self, *, has_revision: bool) -> tuple[Content, Content]:
-        """Return the result of `_content` for `diff` or `grep`: without a revision, they print only tracked files."""
-        return (
+    def _by_revision(self, *, has_revision: bool) -> _PrintedContent:
+        """Return the content of `diff` or `grep`: without a revision, they print only tracked files."""
+        return _PrintedContent(
             "wide-history" if has_revision else "wide-tracked",
-            "wide-history" if self._stored_paths else "wide-tracked",
+            without_revision="wide-history" if self._stored_paths else "wide-tracked",
         )
 
     def _shows_patch(self, options: frozenset[str]) -> bool:
@@ -494,6 +498,11 @@ class _GitReader:
             return True
         is_default = self._name in ("diff", "show") or (self._name == "stash/show" and bool(options))
         return is_default and not options & _NO_PATCH_OPTIONS
+
+
+def _always(content: Content) -> _PrintedContent:
+    """Return the content of a command that prints the same with and without a revision."""
+    return _PrintedContent(content, without_revision=content)
 
 
 def _checked_path(text: str) -> str:

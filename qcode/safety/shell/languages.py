@@ -56,6 +56,8 @@ _JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
 _JQ_PARTS = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
 # The end of a string after an expression in it.
 _JQ_STRING_END = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
+_PARENTHESES, _BRACES = {"(": 1, ")": -1}, {"{": 1, "}": -1}
+"""The change of the depth at each bracket."""
 # Names that read more than the input.
 _JQ_OUTSIDE_NAMES = re.compile(
     r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
@@ -99,21 +101,25 @@ def _jq_code(script: str) -> str | None:
     `"a \\(.x) b"` becomes ` .x `.
     """
     # One count of open parentheses for the filter, and one for each expression in a string around the position.
-    position, code, open_counts = 0, list[str](), [0]
+    position = 0
+    code: list[str] = []
+    open_counts = [0]
     while position < len(script):
         ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
-        match = (_JQ_STRING_END if ends_expression else _JQ_PARTS).match(script, position + ends_expression)
+        # The string around an expression continues after the parenthesis.
+        match = _JQ_STRING_END.match(script, position + 1) if ends_expression else _JQ_PARTS.match(script, position)
         if match is None:
             return None
         position = match.end()
         if ends_expression:
             open_counts.pop()
-        if match["opens"] is not None:
+        if match["opens"] is not None:  # a string, or its part before an expression
             code.append(" ")
-            open_counts += [0] if match["opens"] != '"' else []
+            if match["opens"] != '"':
+                open_counts.append(0)
             continue
         code.append(match[0])
-        open_counts[-1] += (match[0] == "(") - (match[0] == ")")
+        open_counts[-1] += _PARENTHESES.get(match[0], 0)
         if open_counts[-1] < 0:
             return None
     return "".join(code) if len(open_counts) == 1 else None
@@ -129,8 +135,8 @@ def _awk_redirects(bare: str) -> bool:
         symbol = match[0]
         if symbol == "print" and parentheses:
             return True
-        braces += (symbol == "{") - (symbol == "}")
-        parentheses += (symbol == "(") - (symbol == ")")
+        braces += _BRACES.get(symbol, 0)
+        parentheses += _PARENTHESES.get(symbol, 0)
         if braces < 0 or parentheses < 0 or (symbol in "{}" and parentheses):
             return True
         if symbol == ">" and braces > 0 and not parentheses:

@@ -248,7 +248,7 @@ class _SyntaxReader(_Nodes):
         """Return `for name in words`."""
         children = self.children(node, _LINES, {"for", "in", ";", "\n"})
         kinds = [child.type for child in children]
-        if kinds[:1] + kinds[2:3] != ["for", "in"] or kinds[1] != "variable_name" or kinds[-1] != "do_group":
+        if kinds[:3] != ["for", "variable_name", "in"] or kinds[-1] != "do_group":
             raise UnsupportedSyntax("it has a loop that qcode cannot check")
         values = [child for child in children[3:-1] if child.is_named]
         _check_separated(values)

@@ -171,17 +171,17 @@ class ParsedArguments:
 
 def programs() -> Mapping[str, ProgramSpec]:
     """Return the rows of the table by program name."""
-    return read_table()[0]
+    return read_table().programs
 
 
 def git_commands() -> Mapping[str, ProgramSpec]:
     """Return the rows for the commands of git by name; `stash list` is `stash/list`."""
-    return read_table()[1]
+    return read_table().git_commands
 
 
 def git_options() -> frozenset[str]:
     """Return the options without a value that may precede the command of git."""
-    return read_table()[2]
+    return read_table().git_options
 
 
 def read_arguments(program: ProgramSpec, words: tuple[Word, ...]) -> ParsedArguments | str:
@@ -428,13 +428,22 @@ def _check_format(word: Word, role: Role, label: str) -> None:
         raise _UnknownUse(_FORMAT_PROBLEMS.get(role, _FORMAT_PROBLEM).format(program=label, word=repr(word.text)))
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramTable:
+    """The content of commands.toml."""
+
+    programs: Mapping[str, ProgramSpec]
+    git_commands: Mapping[str, ProgramSpec]
+    git_options: frozenset[str]
+    """The options without a value that may precede the command of git."""
+
+
 @cache
-def read_table() -> tuple[Mapping[str, ProgramSpec], Mapping[str, ProgramSpec], frozenset[str]]:
-    """Return the rows for programs, the rows for commands of git, and the options that may precede these."""
+def read_table() -> ProgramTable:
     data = tomllib.loads(files(__package__).joinpath("commands.toml").read_text("utf-8"))
     git = data["git"]
     commands = {names: _with_groups(row, git["options"]) for names, row in git["commands"].items()}
-    return _rows(data["programs"]), _rows(commands, "git"), frozenset(git["before"].split())
+    return ProgramTable(_rows(data["programs"]), _rows(commands, "git"), frozenset(git["before"].split()))
 
 
 def _with_groups(row: Mapping[str, Any], groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
