@@ -60,10 +60,10 @@ class FormField:
     """The `type` of its JSON Schema, one of `_KINDS`."""
     title: str
     schema: Mapping[str, Json]
+    titles: Mapping[str, str]
+    """The title of each allowed value; empty if any value of the type is allowed."""
     description: str = ""
     is_required: bool = False
-    choices: tuple[tuple[str, str], ...] = ()
-    """The allowed values, each with its title; empty if any value of the type is allowed."""
     default: Value | None = None
 
     @property
@@ -83,16 +83,15 @@ class FormField:
                 return self._number(typed)
             case "array":
                 return self._choice_list(typed)
-        return self._choice(typed) if self.choices else self._text(typed)
+        return self._choice(typed) if self.titles else self._text(typed)
 
     def display(self, value: Value) -> str:
         """Return a value as the user sees it."""
         if isinstance(value, bool):
             return "Yes" if value else "No"
-        titles = dict(self.choices)
         if isinstance(value, list):
-            return ", ".join(titles.get(text, text) for text in value)
-        return titles.get(value, value) if isinstance(value, str) else f"{value}"
+            return ", ".join(self.titles.get(text, text) for text in value)
+        return self.titles.get(value, value) if isinstance(value, str) else f"{value}"
 
     def _number(self, typed: str) -> int | float:
         """Return the typed number; raise `ValueError` if it is outside the limits of the schema."""
@@ -111,7 +110,7 @@ class FormField:
 
     def _choice(self, typed: str) -> str:
         answer = typed.strip().lower()
-        for value, title in self.choices:
+        for value, title in self.titles.items():
             if answer in (value.lower(), title.lower(), _label(title).lower()):
                 return value
         raise ValueError("choose one of the answers")
@@ -194,30 +193,27 @@ def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
     if kind == "array":
         items = schema.get("items")
         inner = items if isinstance(items, dict) else {}
-    choices = _choices(inner)
-    if not isinstance(kind, str) or kind not in _KINDS or (kind == "array" and not choices):
+    titles = _titles(inner)
+    if not isinstance(kind, str) or kind not in _KINDS or (kind == "array" and not titles):
         raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
     title = single_spaced(text_in(schema.get("title")) or name, _MAX_LABEL_CHARS)
     description = text_in(schema.get("description"))[:_MAX_MESSAGE_CHARS]
-    field = FormField(name, kind, title, schema, description, is_required, choices)
+    field = FormField(name, kind, title, schema, titles, description, is_required)
     return replace(field, default=_default(field, schema.get("default")))
 
 
-def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
-    """Return the allowed values of a schema, each with its title; empty if any value is allowed."""
+def _titles(schema: JsonObject) -> dict[str, str]:
+    """Return the title of each allowed value of a schema; empty if any value is allowed."""
     rows = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(rows, list):
-        pairs = [(row.get("const"), row.get("title") or row.get("const")) for row in rows if isinstance(row, dict)]
-        return tuple((text_in(value), text_in(title)) for value, title in pairs if isinstance(value, str))
-    values, titles = schema.get("enum"), schema.get("enumNames")
-    if not isinstance(values, list):
-        return ()
-    shown_titles = titles if isinstance(titles, list) and len(titles) == len(values) else values
-    return tuple(
-        (value, text_in(title) or value)
-        for value, title in zip(values, shown_titles, strict=True)
-        if isinstance(value, str)
-    )
+        pairs = [(row.get("const"), row.get("title")) for row in rows if isinstance(row, dict)]
+    else:
+        values, names = schema.get("enum"), schema.get("enumNames")
+        if not isinstance(values, list):
+            return {}
+        has_names = isinstance(names, list) and len(names) == len(values)
+        pairs = list(zip(values, names if has_names and isinstance(names, list) else values, strict=True))
+    return {value: text_in(title) or value for value, title in pairs if isinstance(value, str)}
 
 
 def _default(field: FormField, value: Json) -> Value | None:
@@ -316,7 +312,7 @@ def _offered_values(field: FormField) -> dict[str, Value]:
     if field.kind == "boolean":
         values += [True, False]
     is_list = field.kind == "array"
-    values += [[value] if is_list else value for value, _ in field.choices]
+    values += [[value] if is_list else value for value in field.titles]
     by_label: dict[str, Value] = {}
     for value in values:
         if any(value == other for other in by_label.values()):
