@@ -225,13 +225,18 @@ def _escape_tag(text: str, tag: str) -> str:
 
 
 def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, editor: str = "user") -> ToolOutcome:
-    """Return the outcome of a call that was edited before it ran, with a note for the model about the edit."""
+    """Return the outcome of a call that was edited before it ran, with a note for the model about the edit.
+
+    An edit may change nothing, such as a relative path instead of the same absolute one. Then there is no note.
+    """
     display = outcome.content if outcome.shown is None else outcome.shown  # the user sees no note
-    before, after = parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}
+    changes = list(_revised_arguments(parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}))
+    if not changes:
+        return outcome
     text = "\n".join(
         [
             f"{'A hook' if editor == 'hook' else 'The user'} edited this call before it ran. It ran with:",
-            *_revised_arguments(before, after),
+            *changes,
             "The result:",
         ]
     )

@@ -259,6 +259,12 @@ def test_replaced_input_is_judged_and_shown(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "b.txt").read_text() == "changed\n"
 
 
+def test_replaced_input_that_changes_nothing_adds_no_note_for_the_model(tmp_path: Path) -> None:
+    same = {"file_path": "a.txt", "content": "hello\n"}
+    played = play(tmp_path, [[WRITE], "ok"], {"PreToolUse": permission("allow", updatedInput=same)}, may_allow=True)
+    assert played.results[0].outcome.content.startswith("Created a.txt")
+
+
 @pytest.mark.parametrize(
     "updated", [{"file_path": 3, "content": "x"}, {"content": "x"}, {"file_path": "b", "path": "c"}]
 )
