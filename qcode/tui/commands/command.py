@@ -91,7 +91,7 @@ class View(Protocol):
         ...
 
     def ask_aside(self, question: str) -> None:
-        """Ask a side question; an earlier one is cancelled."""
+        """Ask a side question, and cancel an earlier one."""
         ...
 
     def leave(self) -> None:
@@ -100,7 +100,7 @@ class View(Protocol):
 
 
 KEY_HELD_BACK = (
-    "This looks like an API key, so it was not sent to the model. {advice}, or send it again to send it as text."
+    "This looks like an API key, so it was not sent to the model. {advice}. To send it as text, send it again."
 )
 """The notice about a prompt that `KeyGuard` holds back. `advice` names the command that stores a key."""
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from qcode.tui.status import Activity
 
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
-_ONLY_CALLS = "The model called tools, which an aside cannot run, instead of answering. Ask again, or send a message."
+_ONLY_CALLS = "The model called tools instead of answering, but an aside runs none. Ask again, or send a message."
 _SCREEN_SHARE = 0.4
 _MIN_ROWS = 3
 _MIN_CELLS_FOR_WORDS = 44
@@ -81,7 +81,7 @@ class AsideTalk:
             if self._task is task:
                 self._task = None
         if not task.cancelled():
-            task.result()
+            task.result()  # raises the error of the task, if any
 
     def stop(self) -> bool:
         """Cancel the request; return False if there is none."""

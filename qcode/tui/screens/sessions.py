@@ -63,11 +63,11 @@ class SessionPicker(Picker):
         self._initial_filter = filter_text
         self._now = now
         """Returns the time in seconds since 1970."""
-        self._confirming_id = ""
+        self._id_to_delete = ""
         """The id of the session that the next Ctrl+X deletes, empty if none."""
-        self._renaming_id = ""
+        self._id_to_rename = ""
         """The id of the session whose new name is being typed, empty if none."""
-        self._infos: tuple[SessionInfo, ...] = ()
+        self._sessions: tuple[SessionInfo, ...] = ()
         self._searched_text = ""
         """The filter text of the last search, whether it has ended or not."""
         self._is_searching = False
@@ -86,7 +86,7 @@ class SessionPicker(Picker):
     @work(exclusive=True, group="load")
     async def _load(self) -> None:
         """Read the sessions from disk and show them."""
-        self._infos = await asyncio.to_thread(self._library.sessions)
+        self._sessions = await asyncio.to_thread(self._library.sessions)
         if not self.is_current:
             return  # the user has closed the screen meanwhile
         self.finder.empty = "This folder has no sessions yet."
@@ -98,17 +98,17 @@ class SessionPicker(Picker):
             self.finder.set_filter(self._initial_filter)
 
     def rows_below(self) -> int:
-        is_renaming = bool(self._renaming_id)
+        is_renaming = bool(self._id_to_rename)
         if self.size.height < _MIN_PREVIEW_HEIGHT:
             return int(is_renaming)
-        # One line says that a session is open elsewhere. It is reserved if any session is, so that the list keeps its
-        # height.
-        open_line = any(info.holder is not None for info in self._infos)
+        # One line says that a session is open elsewhere. If any session is, the line is always reserved, so that the
+        # list keeps its height.
+        open_line = any(info.holder is not None for info in self._sessions)
         margin, id_line, passage_line = 1, 1, 1
         return margin + open_line + id_line + passage_line + _MAX_PREVIEW_MESSAGES + is_renaming
 
     def show_row(self, row: PickerRow | None) -> None:
-        self._confirming_id = ""
+        self._id_to_delete = ""
         if row is None or self.size.height < _MIN_PREVIEW_HEIGHT:
             self.query_one("#session-preview", Static).update("")
         else:
@@ -126,7 +126,7 @@ class SessionPicker(Picker):
         passage = self._passages.get(session_id, "")
         if passage:
             lines = Content.assemble((shorten(f"found: {passage}", width), "$text-accent"), "\n", lines)
-        holder = next((info.holder for info in self._infos if info.session_id == session_id), None)
+        holder = next((info.holder for info in self._sessions if info.session_id == session_id), None)
         if holder is not None:
             lines = Content.assemble((capitalized(open_elsewhere_text(holder)), "$text-warning"), "\n", lines)
         # The id is shown in full, so that the user can type or copy the command.
@@ -152,7 +152,7 @@ class SessionPicker(Picker):
             self._show_rows()
             return
         await asyncio.sleep(_SEARCH_DEBOUNCE_S)  # a newer search cancels this one
-        ids = [info.session_id for info in self._infos]
+        ids = [info.session_id for info in self._sessions]
         for start in range(0, len(ids), _SEARCH_BATCH):
             passages = await asyncio.to_thread(self._library.passages, query, ids[start : start + _SEARCH_BATCH])
             if not self.is_current:
@@ -166,7 +166,7 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        return FIELD_KEYS if self._renaming_id else super().keys()
+        return FIELD_KEYS if self._id_to_rename else super().keys()
 
     def title_note(self) -> str:
         return "searching" if self._is_searching else ""
@@ -177,8 +177,8 @@ class SessionPicker(Picker):
         if row is None:
             return
         preview = self.query_one("#session-preview", Static)
-        if self._confirming_id != row.id:
-            self._confirming_id = row.id
+        if self._id_to_delete != row.id:
+            self._id_to_delete = row.id
             preview.update(Content.styled("Press Ctrl+X again to delete this session permanently.", "$text-warning"))
             return
         try:
@@ -194,12 +194,12 @@ class SessionPicker(Picker):
         if row is None:
             return
         field = self.query_one("#session-name", Input)
-        self._renaming_id, field.value, field.display = row.id, row.label, True
+        self._id_to_rename, field.value, field.display = row.id, row.label, True
         field.focus()
         self.show_title_and_keys()
 
     def action_leave(self) -> None:
-        if self._renaming_id:
+        if self._id_to_rename:
             self._stop_renaming()
         else:
             super().action_leave()
@@ -212,14 +212,14 @@ class SessionPicker(Picker):
             preview.update(Content.styled(_NO_NAME, "$text-warning"))
             return
         try:
-            self._library.rename(self._renaming_id, event.value)
+            self._library.rename(self._id_to_rename, event.value)
         except ValueError as refusal:
             preview.update(Content.styled(str(refusal), "$text-warning"))
         self._stop_renaming()
         self._load()
 
     def _stop_renaming(self) -> None:
-        self._renaming_id = ""
+        self._id_to_rename = ""
         self.query_one("#session-name").display = False
         self.finder.take_focus()
         self.show_title_and_keys()
@@ -231,7 +231,7 @@ class SessionPicker(Picker):
         """
         query, now = self._searched_text, self._now()
         rows = []
-        for info in self._infos:
+        for info in self._sessions:
             passage = self._passages.get(info.session_id)
             rows.append(session_row(info, now, f"{query} {passage}" if passage is not None else ""))
         self.set_rows(rows)
