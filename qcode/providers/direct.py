@@ -46,7 +46,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
-"""How long an idle connection stays open: routers and load balancers drop it after about a minute."""
+"""The time for which an idle connection stays open. Routers and load balancers drop it after about a minute."""
 
 _MAX_ERROR_BYTES = 1024 * 1024
 """The maximum size of the body of an error response; the remaining body is not read."""

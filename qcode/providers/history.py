@@ -109,7 +109,7 @@ def add_note(sent: list[JsonObject], note: JsonObject) -> None:
 
 
 _QUOTED_CHARS = 120
-"""How much of the end of a text is searched in the message that asks to continue the text."""
+"""The message that asks to continue a text quotes at least this many characters at its end."""
 
 
 def text_to_continue(messages: tuple[Message, ...]) -> str:
@@ -128,9 +128,9 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
 
 
 _UNSETTLED_MESSAGES = 6
-"""How many messages at the end each request encodes again, because cache marks, prefill and notes change them."""
+"""Each request encodes this many messages at the end again, because cache marks, prefill and notes change them."""
 _SLICE_MESSAGES = 250
-"""How many messages are encoded at a time."""
+"""The maximum number of messages that are encoded at a time."""
 _MAX_CONVERSATIONS = 4
 """The maximum number of conversations with a cached encoding."""
 COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -40,7 +40,7 @@ MAX_REPLY_BYTES = 256 * 1024 * 1024
 SMALL_REQUEST_LIMIT_S = 30.0
 """The time limit for a list of models, or for the check of a key."""
 _DRAIN_LIMIT_S = 0.05
-"""How long the end of the body is awaited after the last event, so that the connection can be reused."""
+"""The time limit for the end of the body after the last event, which makes the connection reusable."""
 
 ClientT = TypeVar("ClientT")
 ResultT = TypeVar("ResultT")

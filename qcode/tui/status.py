@@ -162,7 +162,7 @@ def render_status(status: Status, width: int, now: float) -> Content:
 
 def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, list[Content]]]:
     """Yield every arrangement, from the fullest to the shortest: the left side, and the facts on the right."""
-    parts: dict[str, Content] = {
+    facts: dict[str, Content] = {
         "problem": Content.styled(_problem(status, now), "bold $text-error"),
         "restricted": Content.styled("restricted" if status.is_restricted else "", "$text-warning"),
         "sandbox": Content.styled("no sandbox" if status.has_no_sandbox else "", "$text-warning"),
@@ -176,32 +176,43 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
     }
     left_parts = {"key", "mode", "details", "hint", "stop"}
     for dropped in ("", *_DROP_ORDER):
-        if dropped in ("provider", "short provider"):
-            is_warning = _context_share(status) >= _WARNING_SHARE
-            if cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS or (dropped == "short provider" and is_warning):
-                parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
-        elif dropped == "tokens" and status.tokens and not parts["cost"]:
-            parts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")
-        elif dropped == "low context":
-            if status.activity is not None and _context_share(status) < _WARNING_SHARE:
-                parts["context"] = Content("")
-        elif dropped == "bar":
-            parts["context"] = _context(status, has_bar=False)
-        elif dropped == "nearly full":
-            if parts["context"]:
-                parts["context"] = _context(status, has_bar=False, says_nearly_full=False)
-        elif dropped == "known problem":
-            if status.activity is not None:  # a running turn reports its problems itself
-                parts.pop("problem", None)
-        else:
-            parts.pop(dropped, None)
+        _drop(dropped, status, facts, left_parts)
+        shown = [fact for fact in facts.values() if fact]
+        if not shown:  # without facts, the long texts of the activity may fit
+            yield _left_side(status, width, now, left_parts | {"details", "hint", "stop"}), shown
+        yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in shown), now, left_parts), shown
+
+
+def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: set[str]) -> None:
+    """Drop or shorten a part of `_DROP_ORDER`; do nothing if its condition does not hold."""
+    is_turn_running = status.activity is not None
+    is_nearly_full = _context_share(status) >= _WARNING_SHARE
+    is_long_model = cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS
+    match dropped:
+        case "provider" if is_long_model:
+            facts["model"] = Content.styled(_without_provider(status.model), "$muted")
+        case "short provider" if is_long_model or is_nearly_full:
+            facts["model"] = Content.styled(_without_provider(status.model), "$muted")
+        case "tokens" if status.tokens and not facts["cost"]:
+            facts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")
+        case "cost":
+            del facts["cost"]
+            facts.pop("tokens", None)
+        case "bar":
+            facts["context"] = _context(status, has_bar=False)
+        case "low context" if is_turn_running and not is_nearly_full:
+            facts["context"] = Content("")
+        case "nearly full" if facts["context"]:
+            facts["context"] = _context(status, has_bar=False, says_nearly_full=False)
+        case "known problem" if is_turn_running:  # a running turn reports its problems itself
+            del facts["problem"]
+        case _:
+            facts.pop(dropped, None)
             left_parts.discard(dropped)
-            if dropped == "cost":
-                parts.pop("tokens", None)
-        facts = [part for part in parts.values() if part]
-        if not facts:  # without facts, the long texts of the activity may fit
-            yield _left_side(status, width, now, left_parts | {"details", "hint", "stop"}), facts
-        yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left_parts), facts
+
+
+def _without_provider(model: str) -> str:
+    return one_line(model.rpartition("/")[2], 40)
 
 
 def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -> Content:

@@ -61,7 +61,7 @@ PROTOCOL = "anthropic"
 
 _CACHE: JsonObject = {"type": "ephemeral"}
 _CACHED_USER_MESSAGES = 2
-"""How many user messages, from the last one back, have a cache breakpoint at their end."""
+"""The number of user messages, from the last one back, with a cache breakpoint at their end."""
 _EMPTY = "(empty message)"
 
 

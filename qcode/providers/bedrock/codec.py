@@ -44,7 +44,7 @@ _RICH_RESULT_MODEL = re.compile(r"anthropic|claude|nova")
 # Models that accept cache points, according to "Prompt caching" in the user guide.
 _CACHING_MODEL = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
 _CACHED_USER_MESSAGES = 2
-"""How many user messages, from the last one back, have a cache point at their end."""
+"""The number of user messages, from the last one back, with a cache point at their end."""
 _GPT_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low", "max": "high"}
 _FORMATS = {"jpg": "jpeg"}
 _EMPTY = "(empty message)"

@@ -187,9 +187,9 @@ ScriptBlock: TypeAlias = Reasoning | Text | ToolCall
 Script: TypeAlias = tuple[ScriptBlock, ...]
 
 _TAIL_CHARS = 120
-"""How many characters at the end of a partial text are searched in the script."""
+"""The number of characters at the end of a partial text that are searched in the script."""
 _MAX_WORD_CHARS = 24
-"""How far beyond its size a chunk may extend, to end after a space."""
+"""The maximum number of characters by which a chunk exceeds its size, to end after a space."""
 
 
 def tokens_of(characters: int) -> int:

@@ -41,7 +41,7 @@ from qcode.providers.text_calls.scanner import (
 from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
-"""How often held text may turn out not to be a call. After that, no text is held."""
+"""After held text has turned out this many times not to be a call, no text is held."""
 _MIN_QUOTE_CHARS = 8
 """The minimum length of a part of a call that is searched in the texts of the user."""
 _MAX_UNDECIDED_CHARS = 400
@@ -86,7 +86,7 @@ class TailCalls:
         self._is_special = False
         """The held text is in another form, which is read at the end of the reply."""
         self._releases = 0
-        """How often held text was released because it was not a call."""
+        """The number of times that held text was released because it was not a call."""
         self._is_disabled = False
 
     def feed(self, text: str) -> list[ScannedPart]:
