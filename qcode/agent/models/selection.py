@@ -158,6 +158,7 @@ def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> s
     from qcode.providers import catalog
     from qcode.text.match import nearest_list, suggestion
 
+    # Candidates have either exactly this name, at several providers, or only a similar one.
     if matches and catalog.lookup(matches[0].partition("/")[0], name) is not None:
         return f'"{name}" is a model of several providers; name one of {", ".join(matches)}'
     hint = nearest_list(matches) or suggestion(name, (*SHORT_NAMES, *specs), "name it as PROVIDER/MODEL")
@@ -181,9 +182,10 @@ def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys:
     """Return advice if a short name has no host with a credential: the nearest usable model, or how to store a key."""
     from qcode.providers import catalog
 
-    for host in catalog.BUILT_IN_PROVIDERS if keys is not None else ():
-        if host in specs and keys is not None and keys.credential_of(specs[host]):
-            return f"the nearest model with a key is {default_of(specs[host], settings, '').name}"
+    if keys is not None:
+        for host in catalog.BUILT_IN_PROVIDERS:
+            if host in specs and keys.credential_of(specs[host]):
+                return f"the nearest model with a key is {default_of(specs[host], settings, note='').name}"
     return "store one with qcode auth login, or name another model with -m PROVIDER/MODEL"
 
 
@@ -193,7 +195,7 @@ def _replay_selection(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed
 
     recorded = RecordingContent.read(path)
     provider, _, model = recorded.model.partition("/")
-    spec = specs.get(provider) or ProviderSpec(provider, "demo", needs_key=False)
+    spec = specs.get(provider) or ProviderSpec(provider, "demo", needs_key=False)  # the protocol is not used
     played = ReplayProvider(recorded, is_timed=is_timed)
     return Selection(spec, model, f"replayed from {path}", provider=played, is_replay=True)
 
@@ -317,7 +319,7 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
     options, last_used = context.options, ""
     if options.model is not None and not isinstance(options.model, str):
         name = options.model.name
-        spec = ProviderSpec(name, "demo", needs_key=False)
+        spec = ProviderSpec(name, "demo", needs_key=False)  # the protocol is not used
         return Selection(spec, name, "given by the program", provider=options.model)
     if not context.settings.model:
         from qcode.agent.choices import Choices
