@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from qcode import Agent, Options
 from qcode.agent.context.memory import kinds_of
-from qcode.agent.imports.configuration.findings import parse_relaxed
-from qcode.agent.imports.configuration.prompts import codex_prompt, gemini_prompt, opencode_prompt
+from qcode.agent.imports.configuration.findings import WriteFile, parse_relaxed
+from qcode.agent.imports.configuration.prompts import codex_prompt, convert_agent, gemini_prompt, opencode_prompt
 from qcode.agent.options import RunContext
 from qcode.cli.main import main
 from qcode.protocol.errors import ConfigError
@@ -362,3 +362,13 @@ def test_relaxed_json_reads_all_json(value: object) -> None:
 def test_relaxed_json_of_any_text_is_an_object_or_an_error(text: str) -> None:
     with suppress(ConfigError):
         assert isinstance(parse_relaxed(text), dict)
+
+
+@pytest.mark.parametrize("limit", ["0", "many", "9" * 5_000])
+def test_agent_with_an_impossible_limit_of_turns_loses_the_limit(limit: str) -> None:
+    fields = {"description": "reviews code", "max_turns": limit}
+    found = convert_agent("reviewer", fields, "Review it.", "~/a.md", "gemini")
+    assert found.losses == ("`max_turns` is not a valid number of turns",)
+    (change,) = found.changes
+    assert isinstance(change, WriteFile)
+    assert "maxTurns" not in change.text

@@ -304,10 +304,11 @@ class _Agent:
         if value is None:
             return
         text = str(value)
-        if text.isascii() and text.isdigit() and int(text) > 0:
+        # `int` refuses a text of 5,000 digits.
+        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
             self.header["maxTurns"] = self.limits["maxTurns"] = int(text)
         else:
-            self.losses.append("`max_turns` is not a whole number")
+            self.losses.append("`max_turns` is not a valid number of turns")
 
 
 def _is_enabled(value: object) -> bool:
