@@ -40,6 +40,7 @@ def _theme_text(context: CommandContext, name: str) -> str:
     except ValueError:  # the configuration file is invalid
         settings = ()
     setting = next((setting for setting in settings if setting.name == "ui.theme"), None)
+    # A flag, whose origin starts with `--`, is not given again at the next start.
     if setting is not None and setting.value not in (None, "", name) and not setting.origin.startswith("--"):
         source = setting.origin.rpartition("/")[2].partition(":")[0]  # `config.toml` for `/home/a/config.toml:3`
         text += f", for this session; ui.theme ({source}) sets {setting.value} at the next start"

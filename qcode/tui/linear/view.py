@@ -315,19 +315,23 @@ class LinearView:
         notes = ", ".join(filter(None, (one_line(call.summary), call.sandbox_note)))
         result = f"{call.name} {_STATE_PHRASES[call.state]}" + (f": {notes}" if notes else ".")
         # The question about a call has shown its diff or plan. A call that the user edited has another one.
-        asked = self._asked_texts.pop(call_id, "").strip()
+        asked_text = self._asked_texts.pop(call_id, "").strip()
         if plan := call.plan.strip():
             title = (one_line(call.summary) or "Plan") if call.state == "done" else result
-            rows = [f"  {line}" for line in clean(plan).split("\n")] if plan != asked else []
+            rows = [f"  {line}" for line in clean(plan).split("\n")] if plan != asked_text else []
             reason = self._output_lines("".join(call.output))
             self._print(wrap("\n".join([title, *reason, *rows]), self._columns()))
-            return
+        else:
+            lines = self._result_lines(call, asked_text)
+            self._print("\n".join([wrap(result, self._columns()), *lines]))
+
+    def _result_lines(self, call: _ShownCall, asked_text: str) -> Sequence[str]:
+        """Return the diff, unless `asked_text` is the same, and the output. A call that was denied changed nothing."""
         is_denied = call.state in ("denied", "declined")
-        diff = "" if is_denied or call.diff.strip() == asked else call.diff
+        diff = "" if is_denied or call.diff.strip() == asked_text else call.diff
         output = "" if is_denied and call.diff else "".join(call.output)
-        diff = "\n".join(map(show_hidden, diff.split("\n")))
-        lines = [*self._output_lines(diff), *self._output_lines(output)]
-        self._print("\n".join([wrap(result, self._columns()), *lines]))
+        visible_diff = "\n".join(show_hidden(line) for line in diff.split("\n"))
+        return [*self._output_lines(visible_diff), *self._output_lines(output)]
 
     def _output_lines(self, text: str) -> Sequence[str]:
         """Return the lines of a result. A long result is truncated in the middle, and stored under a number."""

@@ -261,31 +261,35 @@ class PickerList(Widget):
 
     def _column_widths(self, width: int) -> _ColumnWidths:
         total = max(1, width - _MARK_CELLS)
-        longest, cells = self._text_widths.label, self._text_widths.cells
-        cell_widths: dict[int, int] = {}
-        # The most important columns take their width first. A column that does not fit is cut or dropped.
-        free_width = total - min(longest, self._min_label)
-        for index in sorted(range(len(cells)), key=lambda index: -self._columns[index].weight):
-            full_width, min_width = cells[index], self._columns[index].min_width
+        texts = self._text_widths
+        cells = self._cell_widths(total - min(texts.label, self._min_label))
+        remaining = total - sum(cell_width + _GAP_CELLS for cell_width in cells.values())
+        # A label gets its share, and the cells that most details do not need: one long detail must not cut all labels.
+        label = max(int(remaining * _LABEL_SHARE), remaining - _GAP_CELLS - texts.usual_detail)
+        label = min(texts.label, label)
+        detail = min(texts.detail, remaining - label - _GAP_CELLS)
+        if texts.detail == 0 or detail < min(texts.detail, _MIN_DETAIL_CELLS):
+            # There are no details, or they would be cut too much to be read: the label gets their cells.
+            label, detail = min(texts.label, remaining), 0
+        return _ColumnWidths(max(1, label), cells, detail)
+
+    def _cell_widths(self, free_width: int) -> dict[int, int]:
+        """Return the widths of the columns between label and detail, by index.
+
+        The most important columns take their width first. A column that does not fit is cut or dropped.
+        """
+        widths: dict[int, int] = {}
+        full_widths = self._text_widths.cells
+        for index in sorted(range(len(full_widths)), key=lambda index: -self._columns[index].weight):
+            full_width, min_width = full_widths[index], self._columns[index].min_width
             if not full_width:
                 continue  # a column without cells
             cell_width = min(full_width, free_width - _GAP_CELLS)
             if cell_width < (min(full_width, min_width) if min_width else full_width):
                 break
-            cell_widths[index] = cell_width
+            widths[index] = cell_width
             free_width -= cell_width + _GAP_CELLS
-        used_cells = sum(cell_width + _GAP_CELLS for cell_width in cell_widths.values())
-        remaining = total - used_cells
-        # A label gets its share, and the cells that most details do not need: one long detail must not cut all labels.
-        longest_detail = self._text_widths.detail
-        label = min(
-            longest, max(int(remaining * _LABEL_SHARE), remaining - _GAP_CELLS - self._text_widths.usual_detail)
-        )
-        detail = min(longest_detail, remaining - label - _GAP_CELLS)
-        if detail < min(longest_detail or 1, _MIN_DETAIL_CELLS):
-            label, detail = min(longest, remaining), 0
-        label = max(1, label)
-        return _ColumnWidths(label, dict(sorted(cell_widths.items())), detail)
+        return dict(sorted(widths.items()))
 
     def _header(self, widths: _ColumnWidths, width: int) -> Content:
         cells = [
@@ -296,7 +300,7 @@ class PickerList(Widget):
         return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
 
     def _line(self, line: int | str, widths: _ColumnWidths, width: int) -> Content:
-        """Return a line of `_lines`, the heading of a group or a row, painted."""
+        """Paint a line of `_lines`: the heading of a group, or a row."""
         if isinstance(line, str):
             return Content.styled(shorten_title(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index
