@@ -61,8 +61,11 @@ def _scale_number(values: JsonObject, name: str, factor: float) -> JsonObject:
     number = values.get(name)
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return values
-    scaled = number * factor
-    return {**values, name: int(scaled) if scaled == int(scaled) else scaled}
+    try:
+        scaled = float(number) * factor
+    except OverflowError:  # an integer with hundreds of digits; the check of the arguments refuses it
+        return values
+    return {**values, name: int(scaled) if scaled.is_integer() else scaled}
 
 
 def _rename_item_fields(values: JsonObject, name: str, fields: Mapping[str, str]) -> JsonObject:

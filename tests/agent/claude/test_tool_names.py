@@ -210,3 +210,10 @@ def test_call_without_an_equivalent_is_refused(name: str, values: dict[str, Any]
 def test_values_of_other_types_are_kept_for_the_schema_to_refuse(name: str, values: dict[str, Any]) -> None:
     ours, arguments = from_claude(name, values)
     assert to_claude(ours, arguments, FOLDER) == (ClaudeCall(name, values),)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 10**400])
+def test_timeout_without_an_equivalent_does_not_raise(timeout: float) -> None:
+    name, arguments = from_claude("Bash", {"command": "make", "timeout": timeout})
+    assert name == "shell"
+    assert arguments == {"command": "make", "timeout_s": timeout}

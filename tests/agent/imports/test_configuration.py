@@ -372,3 +372,12 @@ def test_agent_with_an_impossible_limit_of_turns_loses_the_limit(limit: str) -> 
     (change,) = found.changes
     assert isinstance(change, WriteFile)
     assert "maxTurns" not in change.text
+
+
+def test_opencode_placeholder_with_thousands_of_digits_is_converted() -> None:
+    assert opencode_prompt(f"explain ${'9' * 5_000}").losses
+
+
+def test_server_with_an_infinite_timeout_is_not_imported(place: Place) -> None:
+    place.write("home/.gemini/settings.json", '{"mcpServers": {"slow": {"command": "x", "timeout": 1e999}}}')
+    assert "`timeout` must be a number" in place.run("gemini")

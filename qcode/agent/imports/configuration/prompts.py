@@ -32,7 +32,7 @@ _QCODE_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
 _CODEX_PLACEHOLDER = re.compile(r"\$(?:(\$)|ARGUMENTS\b|([1-9])(?!\d)|([A-Z][A-Z0-9_]*)|(?=\d|\{[A-Z]))")
 _OPENCODE_COMMAND = re.compile(r"!`([^`]+)`")
 _EMBEDDED_START = re.compile(r"([!@])\{")
-_NUMBER = re.compile(r"\$(\d+)")
+_NUMBER = re.compile(r"\$(\d{1,9})")
 _ARGS = "{{args}}"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 

@@ -7,6 +7,7 @@ qwen-code `docs/users/features/mcp.md`, opencode.ai/docs/mcp-servers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -82,7 +83,9 @@ class _Server:
             number = float(value) * factor
         except (TypeError, ValueError, OverflowError):
             raise NotConvertibleError(f"`{key}` must be a number") from None
-        return int(number) if number == int(number) else number
+        if not math.isfinite(number):  # `1e999`
+            raise NotConvertibleError(f"`{key}` must be a number")
+        return int(number) if number.is_integer() else number
 
     def set_program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
         """Set the command of a local server; if it has a `cwd`, `sh` changes to that folder and starts it."""
