@@ -22,6 +22,7 @@ from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
+from qcode.text.json import sendable_json
 from qcode.text.numbers import exit_text
 from qcode.text.proxies import has_valid_port, is_loopback, proxy_address, proxy_problem, proxy_variable
 from qcode.tools.processes import end_program
@@ -179,14 +180,13 @@ async def _read_messages(
 ) -> None:
     """Forward the messages of the server; log lines that are not messages."""
     import anyio
-    import mcp_types as types
     from mcp.shared.message import SessionMessage
 
     try:
         async with _pipe(handle, MAX_LINE_BYTES) as lines:
             while line := await lines.readline():
                 try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = _message_of(line)
                 except ValueError:
                     log.add(line[:400].rstrip() + b"\n")
                     continue
@@ -200,6 +200,23 @@ async def _read_messages(
     finally:
         out.close()
         on_end()
+
+
+def _message_of(line: bytes) -> Any:  # noqa: ANN401  # a message of the mcp package, which loads late
+    """Return the message in a line; raise `ValueError` if it has none.
+
+    Half of a character, such as the escape \\ud83d that JavaScript writes for a text that it cuts, and bytes that are
+    not UTF-8 are replaced. The `mcp` package rejects them, and the call would then wait until its time limit.
+    """
+    import mcp_types as types
+
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        replaced = sendable_json(line.decode("utf-8", "replace")).encode()
+        if replaced == line:
+            raise
+    return types.jsonrpc_message_adapter.validate_json(replaced, by_name=False)
 
 
 async def _read_stderr(handle: int, log: Log) -> None:

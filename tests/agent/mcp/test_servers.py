@@ -267,6 +267,18 @@ def test_invalid_result_is_one_line_with_the_wrong_field(folders: ServerFolders)
     asyncio.run(body())
 
 
+def test_half_of_a_character_in_a_result_is_replaced(folders: ServerFolders) -> None:
+    # The fake server writes it as an escape, as JavaScript does for a text that was cut inside an emoji.
+    (folders.state / "result").write_text('{"content": [{"type": "text", "text": "cut \\ud83d"}]}')
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            async with asyncio.timeout(20):
+                assert (await call(servers, "fake__add", {"a": 1, "b": 1})).content == "cut ?"
+
+    asyncio.run(body())
+
+
 def test_too_large_result_is_named_as_the_reason_of_the_restart(
     folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
