@@ -181,6 +181,7 @@ class PagerScreen(ModalScreen[None]):
         self._search_row.display = False
         self._scroll.focus()
         self.show_lines()
+        self._show_keys()
 
     def action_leave(self) -> None:
         """End the search; without one, close."""

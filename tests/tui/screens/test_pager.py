@@ -45,7 +45,8 @@ def test_search_goes_from_match_to_match_and_ends_before_the_pager() -> None:
         await run.pilot.press("N")
         await run.until(lambda: "3 of 3" in run.screen)
         await run.pilot.press("escape")
-        await run.until(lambda: "3 of 3" not in run.screen)
+        await run.until(lambda: foot(run).endswith("/ find"))
+        assert "3 of 3" not in run.screen
         assert run.app.screen is pager
         assert "row 80 has a Needle" in run.screen, "the view stays"
         await run.pilot.press("escape")
