@@ -118,7 +118,7 @@ class Judge:
             self._check_cd(cd_target(command), folder, checker)
             return
         program = programs().get(name)
-        if program is None or not program.builtin:
+        if program is None or not program.is_builtin:
             self._check_origin(name, folder)
         leading = _leading_wildcards(program)
         # Words that are checked in one batch. A `file` or `tree` ends it, so that the first word with an error counts.
@@ -283,8 +283,10 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
     if reason:
         raise NeedsApproval(reason)
     if not has_sandbox:
-        is_core = program.core and all(option in program.core_options for option, _ in arguments.options)
-        if not is_core or arguments.by_role("tree", "names"):
+        is_allowed_unconfined = program.is_core and all(
+            option in program.core_options for option, _ in arguments.options
+        )
+        if not is_allowed_unconfined or arguments.by_role("tree", "names"):
             raise _NeedsSandbox(
                 f"this form of {program.name} needs a sandbox to run without asking, and none works here"
             )

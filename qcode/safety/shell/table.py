@@ -110,20 +110,20 @@ class ProgramSpec:
     """The reason why each of these options needs approval."""
     operands: Operands
     when: tuple[ConditionalOperands, ...] = ()
-    core: bool = False
+    is_core: bool = False
     """The program may run without approval even if no sandbox works on this machine."""
     core_options: frozenset[str] = frozenset()
     """The options that are accepted without a sandbox."""
-    number: bool = False
+    has_number_option: bool = False
     """`-5` is an option."""
-    plus: bool = False
+    has_plus_options: bool = False
     """A word that begins with `+` may be an option."""
-    stops: bool = False
+    stops_at_operand: bool = False
     """Options end at the first operand."""
     style: Style = "getopt"
-    attached: bool = True
+    takes_attached_values: bool = True
     """An option may have its value in the same word; otherwise the value is always the next word."""
-    builtin: bool = False
+    is_builtin: bool = False
     """A builtin of bash, so the search path does not matter."""
     choices: frozenset[str] = frozenset()
     """The only words that may be operands; empty: any."""
@@ -208,7 +208,7 @@ def has_option(program: ProgramSpec, text: str) -> bool:
     """Return whether the row lists every option in `text`, such as `-la`, `--color=never` or `-n5`."""
     if text.startswith("--"):
         return text == "--" or text.partition("=")[0] in program.options
-    if text in program.options or (program.number and text[1:].isdigit()):
+    if text in program.options or (program.has_number_option and text[1:].isdigit()):
         return True
     for letter in text[1:]:
         option = program.options.get(f"-{letter}")
@@ -243,7 +243,7 @@ class _OptionReader:
                 self._read_option(word)
                 continue
             self._operands.append(word)
-            if self._program.stops:
+            if self._program.stops_at_operand:
                 break
         self._operands += self._pending_words
 
@@ -296,13 +296,13 @@ class _OptionReader:
             raise _UnknownUse(
                 f"a value that is known only when it runs could become an option of {self._program.label}"
             )
-        if word.text.startswith("+") and self._program.plus:
+        if word.text.startswith("+") and self._program.has_plus_options:
             raise _UnknownUse(f"{self._program.label} may read {word.text} as an option")
         return word.text == "-" or not word.text.startswith("-")
 
     def _read_option(self, word: Word) -> None:
         text = word.text
-        if self._program.number and text[1:].isascii() and text[1:].isdigit():
+        if self._program.has_number_option and text[1:].isascii() and text[1:].isdigit():
             self._add_value(NUMBER, Word(text[1:]), "number")
         elif self._program.style == "words":
             self._add(text, self._option(text))
@@ -316,7 +316,7 @@ class _OptionReader:
         option = self._option(name)
         if not equals:
             self._add(name, option)
-        elif option.arity == "none" or not self._program.attached:
+        elif option.arity == "none" or not self._program.takes_attached_values:
             raise _UnknownUse(f"qcode does not know a value of the option {name} of {self._program.label}")
         else:
             self._add_value(name, _attached_value(word, value, option.role), option.role)
@@ -330,7 +330,7 @@ class _OptionReader:
             if option.arity == "none":
                 self._add(name, option)
                 continue
-            if len(word.text) > 2 and not self._program.attached:
+            if len(word.text) > 2 and not self._program.takes_attached_values:
                 raise _UnknownUse(f"qcode does not know how {self._program.label} reads {word.text}")
             if value:
                 self._add_value(name, _attached_value(word, value, option.role), option.role)
@@ -473,14 +473,14 @@ def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSp
         dict(_one_by_one(row.get("refused", {}))),
         _operands(row),
         tuple(ConditionalOperands(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
-        core=row.get("core", False),
+        is_core=row.get("core", False),
         core_options=frozenset(row["core_options"].split() if "core_options" in row else (*options, NUMBER)),
-        number=row.get("number", False),
-        plus=row.get("plus", False),
-        stops=row.get("stops", False),
+        has_number_option=row.get("number", False),
+        has_plus_options=row.get("plus", False),
+        stops_at_operand=row.get("stops", False),
         style=row.get("style", "getopt"),
-        attached=row.get("attached", True),
-        builtin=row.get("builtin", False),
+        takes_attached_values=row.get("attached", True),
+        is_builtin=row.get("builtin", False),
         choices=frozenset(row.get("choices", "").split()),
         consults=tuple(row.get("consults", "").split()),
         reads=row.get("reads", ""),

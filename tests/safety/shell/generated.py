@@ -49,7 +49,7 @@ class Case:
 def proofs_needed(program: ProgramSpec) -> frozenset[str]:
     """Return the proofs that a row needs: each option, and also with an attached value if it may have one."""
     attachable = {f"{name}=" for name in program.options if _is_attachable(program, name)}
-    return frozenset({*program.options, *attachable, *([NUMBER] if program.number else [])})
+    return frozenset({*program.options, *attachable, *([NUMBER] if program.has_number_option else [])})
 
 
 def generate(program: ProgramSpec, *, is_short: bool = False) -> list[Case]:
@@ -84,12 +84,12 @@ def _bare(program: ProgramSpec) -> Iterator[Case]:
         yield Case(operands, is_proper=True)
         yield Case(("--", *operands), is_proper=program.style in ("getopt", "words"))
         yield Case((*operands, "-"))
-        if program.number:
+        if program.has_number_option:
             yield from (Case(words, True, NUMBER) for words in _placed(program, ("-3",), operands))
     for operands in operand_lists(program, frozenset())[-1:]:
         for name in (*program.options, "--no-such-option"):
             yield Case(("--", *operands, name))
-            if program.stops and operands:
+            if program.stops_at_operand and operands:
                 yield Case((*operands, name))
         if program.operands.repeated_index is not None and program.operands.roles[-1] in PATH_ROLES:
             yield from (Case((*operands, word), is_proper=True) for word in _OF_OLD[::2])
@@ -166,7 +166,7 @@ def _pairs(program: ProgramSpec, rng: random.Random) -> Iterator[Case]:
         operands = rng.choice(operand_lists(program, options))
         ahead, behind = rng.choice(_spellings(program, first)), rng.choice(_spellings(program, second))
         yield Case(rng.choice(_placed(program, (*ahead, *behind), operands)), is_proper=True)
-        if program.style != "find" and not program.stops and len(names) < _MAX_ALL_PAIRS:
+        if program.style != "find" and not program.stops_at_operand and len(names) < _MAX_ALL_PAIRS:
             yield Case((*ahead, *operands, *behind), is_proper=True)
         if {first, second} <= set(_shorts(program)) and program.options[first].arity == "none":
             yield from rng.sample(list(_clustered(program, first, second)), 1)
@@ -176,7 +176,7 @@ def _placed(program: ProgramSpec, option: Words, operands: Words) -> list[Words]
     """Return the command with the option in every position."""
     if program.style == "find":
         return [(*option, *operands)] if option == ("-P",) else [(*operands, *option)]
-    if program.stops:
+    if program.stops_at_operand:
         return [(*option, *operands), (*option, "--", *operands)]
     places = [(*option, *operands), (*option, "--", *operands), (*operands, *option)]
     places += [(*operands[:index], *option, *operands[index:]) for index in range(1, len(operands))]
@@ -208,7 +208,9 @@ def _spelled(program: ProgramSpec, name: str, value: Words) -> list[Words]:
 
 def _is_attachable(program: ProgramSpec, name: str) -> bool:
     option = program.options[name]
-    return option.arity != "none" and program.attached and program.style == "getopt" and option.second is None
+    return (
+        option.arity != "none" and program.takes_attached_values and program.style == "getopt" and option.second is None
+    )
 
 
 def _proof(program: ProgramSpec, name: str, words: Words) -> str:

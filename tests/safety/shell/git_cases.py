@@ -199,7 +199,7 @@ def single_cases(program: ProgramSpec) -> Iterator[Case]:
                 yield _case(program, (name,), form, operands)
                 if index == 0 or len(operands) == 1:
                     yield _case(program, (name,), form, operands, is_last=True)
-    if program.number:
+    if program.has_number_option:
         yield _case(program, ("-NUMBER",), ("-2",), OPERANDS[program.name][0])
 
 

@@ -79,7 +79,7 @@ def test_every_option_succeeds_and_stays_within_its_row(program: ProgramSpec, sc
     runs = list(observed(scratch, cases))
     assert [broken for case, use, run in runs for broken in breaches(scratch, case, use, run)] == []
     succeeded = {name for case, _, run in runs if has_succeeded(run) for name in case.options}
-    expected = program.options.keys() | ({"-NUMBER"} if program.number else set())
+    expected = program.options.keys() | ({"-NUMBER"} if program.has_number_option else set())
     assert sorted(expected - succeeded) == []
     alone = [case.text for case, _, run in runs if not case.options and not has_succeeded(run)]
     assert alone == []

@@ -48,7 +48,7 @@ SYSTEM_FILES = re.compile(
 )
 """System files that any program may read: libraries, locale, user names, facts of the machine."""
 
-QUIET_CHANGES = re.compile(r"openat\(/dev/(?:null|tty), O_(?:RDWR|WRONLY)[^)]*\)")
+QUIET_CHANGES = re.compile(r"openat\(/dev/(?:null|tty), (?:O_RDWR|O_WRONLY)[^)]*\)")
 """bash opens the terminal at its start."""
 
 NAME_SERVICE = re.compile(r'connect\(.*sun_path="/var/run/nscd/socket".*\)')
@@ -197,7 +197,7 @@ def names_the_kernel(arguments: ParsedArguments) -> bool:
 
 
 def argv(program: ProgramSpec, words: Sequence[str]) -> list[str]:
-    if program.builtin:
+    if program.is_builtin:
         return [*shell_argv(f'{program.name} "$@"'), program.name, *words]
     return [program.name, *words]
 
@@ -214,7 +214,7 @@ def denies(run: Run, option: str) -> bool:
 
 def require(program: ProgramSpec) -> None:
     require_strace()
-    if not program.builtin and not is_installed(program.name):
+    if not program.is_builtin and not is_installed(program.name):
         pytest.skip(f"{program.name} is not installed")
 
 
@@ -271,7 +271,7 @@ REFUSING = [program for program in PROVABLE if program.refused.keys() - {"-", "-
 READING = [
     program
     for program in PROVABLE
-    if program.operands.roles and program.style == "getopt" and not program.builtin and program.name not in SILENT
+    if program.operands.roles and program.style == "getopt" and not program.is_builtin and program.name not in SILENT
 ]
 
 
@@ -313,7 +313,7 @@ def test_options_end_at_the_first_operand_only_if_the_row_says_so(program: Progr
     scratch = make_scratch(tmp_path.resolve())
     operand = operand_lists(program, frozenset())[-1][0]
     (run,) = observe([argv(program, (operand, UNKNOWN))], scratch.workspace, scratch.env)
-    assert denies(run, UNKNOWN) != program.stops, run.errors
+    assert denies(run, UNKNOWN) != program.stops_at_operand, run.errors
 
 
 WRONG_ROWS = {
