@@ -5,7 +5,7 @@ An answer that is not an offered option denies the call. The only I/O is the req
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from qcode.agent.mcp.elicitation import DECLINE
 from qcode.protocol.approvals import (
     CHANGE_APPROACH,
     OWN_QUESTION,
+    SKIPPED_QUESTION,
     AcceptPlan,
     Allow,
     Answer,
@@ -29,6 +30,7 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
+from qcode.protocol.tools import ChangedFile
 from qcode.safety.rules import rule_in_words
 from qcode.text.clean import shown_line, visible
 from qcode.text.fences import fenced
@@ -37,14 +39,13 @@ from qcode.values import dataclass
 
 AskClient: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Sends a request with a method and parameters to the client; returns the result or raises `WireError`."""
-MAX_ASKED = 400_000
-"""The maximum number of characters of a permission request."""
+MAX_COMMAND_CHARS = 400_000
+"""The maximum length of a command in a permission request."""
 _TOO_LONG = (
     "not run: the command is too long to be shown to the user ({count:,} characters). Write it to a script file in "
     "smaller steps"
 )
 _NO_CHOICES = "This editor cannot show a question without choices. Ask the question in your reply, and end the reply."
-_SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +81,26 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
         case ToolApproval(rule=rule):
             rule = visible(rule)
             covered = rule_in_words(rule)
-            in_session = f"Yes, and stop asking for {covered} (this session): {rule}"
-            for_session = [PermissionOption("session", "allow_always", in_session, Allow("session"))]
-            in_folder = f"Yes, always in this folder: {covered}"
-            for_folder = [PermissionOption("folder", "allow_always", in_folder, Allow("folder"))]
-            kept = for_folder if rule and approval.is_keepable else ()
-            return [once, *(for_session if rule else ()), *kept, deny]
+            options = [once]
+            if rule:
+                in_session = f"Yes, and stop asking for {covered} (this session): {rule}"
+                options.append(PermissionOption("session", "allow_always", in_session, Allow("session")))
+            if rule and approval.is_keepable:
+                in_folder = f"Yes, always in this folder: {covered}"
+                options.append(PermissionOption("folder", "allow_always", in_folder, Allow("folder")))
+            return [*options, deny]
         case PlanApproval(is_trusted=is_trusted):
-            yes = "Yes, and accept edits"
-            accept = PermissionOption("accept-edits", "allow_always", yes, AcceptPlan("accept-edits"))
-            return [
-                PermissionOption("default", "allow_once", "Yes, and ask before each edit", AcceptPlan()),
-                *([accept] if is_trusted else ()),
-                PermissionOption("plan", "reject_once", "No, keep planning", Deny()),
-            ]
+            options = [PermissionOption("default", "allow_once", "Yes, and ask before each edit", AcceptPlan())]
+            if is_trusted:
+                accept = AcceptPlan("accept-edits")
+                options.append(PermissionOption("accept-edits", "allow_always", "Yes, and accept edits", accept))
+            return [*options, PermissionOption("plan", "reject_once", "No, keep planning", Deny())]
         case Question(choices=choices):
             answers = [
                 PermissionOption(f"choice-{number}", "allow_once", visible(choice.label), Answer(choice.label))
                 for number, choice in enumerate(choices, start=1)
             ]
-            skipped = Deny() if approval.server else Answer(_SKIPPED)
-            return [*answers, PermissionOption("skip", "reject_once", "Skip", skipped)]
+            return [*answers, PermissionOption("skip", "reject_once", "Skip", _skip(approval))]
         case ServerApproval(is_login=True):
             return [replace(once, name="Yes, open the browser"), not_in_session]
         case ServerApproval():
@@ -114,20 +114,24 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
             return [replace(once, name="Yes, let it try again"), deny]
 
 
+def _skip(question: Question) -> Decision:
+    """Return the decision for a skipped question: a tool server gets no answer, the model a hint."""
+    return Deny() if question.server else Answer(SKIPPED_QUESTION)
+
+
 async def ask(
     approval: CallApproval, card: CallCard, session_id: str, folder: str, client: AskClient, *, has_forms: bool
 ) -> Decision | CancelTurn:
     """Ask the client and return the decision, without a time limit. `has_forms`: the client can show forms."""
     if isinstance(approval, Question):
         if has_forms:
-            decision = await _ask_with_form(approval, card, session_id, client)
-            return Deny() if approval.server and decision == Answer(_SKIPPED) else decision
+            return await _ask_with_form(approval, card, session_id, client)
         if not approval.choices:
             return Deny() if approval.server else Answer(_NO_CHOICES)
-    size = len(approval.detail)
-    if size > MAX_ASKED and not (isinstance(approval, ToolApproval) and approval.kind == "edit"):
-        # A command that the user cannot see in full must not run. A diff that is shortened contains a note about it.
-        return Deny(_TOO_LONG.format(count=size))
+    is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
+    if len(approval.detail) > MAX_COMMAND_CHARS and not is_edit:
+        # A command that the user cannot see in full must not run. A shortened diff contains a note instead.
+        return Deny(_TOO_LONG.format(count=len(approval.detail)))
     return await ask_permission(session_id, _tool_call(approval, card, folder), options_of(approval), client)
 
 
@@ -135,8 +139,11 @@ async def ask_permission(
     session_id: str, tool_call: JsonObject, options: list[PermissionOption], client: AskClient
 ) -> Decision | CancelTurn:
     """Send a permission request and return the decision."""
-    rows: list[Json] = [option.as_json() for option in options]
-    params: JsonObject = {"sessionId": session_id, "toolCall": tool_call, "options": rows}
+    params: JsonObject = {
+        "sessionId": session_id,
+        "toolCall": tool_call,
+        "options": [option.as_json() for option in options],
+    }
     try:
         answer = await client("session/request_permission", params)
     except WireError:
@@ -163,19 +170,15 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
         # Never shortened: the user decides by this text.
         text = approval.detail if is_markdown else fenced(approval.detail)
         content = [{"type": "content", "content": {"type": "text", "text": text}}]
-    title, why = approval.question, ""
-    if isinstance(approval, Question) and approval.server:
-        title = f"{_question_source(approval)} {title}"
-    if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) and approval.agent:
-        title = f"{title} (sub-agent: {shown_line(approval.agent, 100)})"
+    changes: Sequence[ChangedFile] = ()
     if isinstance(approval, ToolApproval):
+        changes = approval.changes
         why = "\n".join([approval.why, "", *(f"- {reason}" for reason in approval.reasons)]).strip()
-    if why:
-        content.append(cards.text_content(why))
-    changes = approval.changes if isinstance(approval, ToolApproval) else ()
+        if why:
+            content.append(cards.text_content(why))
     return {
         "toolCallId": card.card_id,
-        "title": title,
+        "title": _title(approval),
         "kind": cards.kind_of(call.name),
         "status": "pending",
         "content": content,
@@ -184,26 +187,40 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
     }
 
 
+def _title(approval: CallApproval) -> str:
+    """Return the question of an approval, with the tool server or the sub-agent that caused it."""
+    title = approval.question
+    match approval:
+        case Question(server=server) if server:
+            return f"{_question_source(approval)} {title}"
+        case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
+            return f"{title} (sub-agent: {shown_line(agent, 100)})"
+        case _:
+            return title
+
+
 def _question_source(question: Question) -> str:
     """Return the start of a sentence with the asker, such as `qcode asks:`; empty if the model asks."""
+    if not question.server:
+        return ""
     if question.server == OWN_QUESTION:
         return "qcode asks:"
-    return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""
+    return f"The tool server {shown_line(question.server, 40)} asks:"
 
 
 async def _ask_with_form(
     question: Question, card: CallCard, session_id: str, client: AskClient
 ) -> Decision | CancelTurn:
-    """Ask with a form, which also has a field for any other answer."""
+    """Ask with a form: a list of the choices, and a field for an answer in other words."""
     labels = [choice.label for choice in question.choices]
-    other: JsonObject = {"type": "string", "title": "Other answer" if labels else "Answer"}
-    properties: JsonObject = {"other": other}
+    properties: JsonObject = {}
     if labels:
         choices: list[Json] = [
             {"const": choice.label, "title": f"{choice.label}: {choice.detail}" if choice.detail else choice.label}
             for choice in question.choices
         ]
-        properties = {"answer": {"type": "string", "title": "Answer", "oneOf": choices}, "other": other}
+        properties["answer"] = {"type": "string", "title": "Answer", "oneOf": choices}
+    properties["other"] = {"type": "string", "title": "Other answer" if labels else "Answer"}
     params: JsonObject = {
         "mode": "form",
         "sessionId": session_id,
@@ -214,18 +231,20 @@ async def _ask_with_form(
     try:
         answer = await client("elicitation/create", params)
     except WireError:
-        return Answer(_SKIPPED)
+        return _skip(question)
     content = answer.get("content")
     match answer.get("action"):
         case "accept" if isinstance(content, dict):
             other_text, chosen = content.get("other"), content.get("answer")
             if isinstance(other_text, str) and other_text.strip():
                 return Answer(other_text)
-            return Answer(chosen) if isinstance(chosen, str) and chosen in labels else Answer(_SKIPPED)
+            if isinstance(chosen, str) and chosen in labels:
+                return Answer(chosen)
+            return _skip(question)
         case "decline" if question.server and DECLINE in labels:
             return Answer(DECLINE)
         # If a server asks, a dismissed form becomes the answer "cancel" to the server, and the turn continues.
         case "cancel" if not question.server:
             return CancelTurn()
         case _:
-            return Answer(_SKIPPED)
+            return _skip(question)

@@ -47,7 +47,7 @@ _MAX_DIFF_CHARS = 400_000
 """The maximum length of all diffs of one card."""
 TRUNCATED_CALL = "not run: the reply was truncated"
 _PATCHED_FILE = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
-_FILE_HEADER = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
+_FILE_HEADER = re.compile(r"(?P<side>---|\+\+\+) (?:[ab]/)?(?P<path>.*)")
 
 
 def kind_of(name: str) -> str:
@@ -74,63 +74,63 @@ def title_of(name: str, arguments: JsonObject | None) -> str:
 def locations_of(name: str, arguments: JsonObject, folder: str, changes: Sequence[ChangedFile] = ()) -> list[Json]:
     """Return the absolute paths that a call reads or edits, with the first line if it is known."""
     if changes:
-        return [{"path": change.path, **_line(first_change(change))} for change in changes]
+        return [{"path": change.path, "line": first_changed_line(change)} for change in changes]
     path = arguments.get("path")
     if kind_of(name) not in ("read", "edit", "search") or not isinstance(path, str) or not path or "\0" in path:
         return []
+    location: JsonObject = {"path": os.path.join(folder, path)}  # noqa: PTH118  # text only
     line = arguments.get("offset")
-    is_line = isinstance(line, int) and not isinstance(line, bool) and line > 0
-    return [{"path": os.path.join(folder, path), **_line(line if is_line else None)}]  # noqa: PTH118  # text only
+    # The protocol has unsigned 32-bit line numbers, and the model may send any number.
+    if isinstance(line, int) and not isinstance(line, bool) and 0 < line < 2**32:
+        location["line"] = line
+    return [location]
 
 
-def _line(line: object) -> JsonObject:
-    return {"line": line} if isinstance(line, int) and line < 2**32 else {}
-
-
-def first_change(change: ChangedFile) -> int:
+def first_changed_line(change: ChangedFile) -> int:
     """Return the number of the first line that a change touches, from 1."""
-    old, new = (change.old_text or "").split("\n"), change.new_text.split("\n")
-    changed = next((index for index, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), None)
-    return (min(len(old), len(new)) - 1 if changed is None else changed) + 1
+    old_lines, new_lines = (change.old_text or "").split("\n"), change.new_text.split("\n")
+    for number, (old, new) in enumerate(zip(old_lines, new_lines, strict=False), start=1):
+        if old != new:
+            return number
+    return min(len(old_lines), len(new_lines))
 
 
 def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:
     """Return the diffs of changed files: their whole texts, or their hunks in `diff` if the texts are too large."""
     small = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
-    content: list[Json] = [
+    diffs: list[Json] = [
         {"type": "diff", "path": change.path, "oldText": change.old_text, "newText": change.new_text}
         for change in small
     ]
     small_paths = {change.path for change in small}
-    content += [entry for entry in hunks(diff, folder) if entry["path"] not in small_paths]
-    diffs: list[Json] = []
+    diffs += [entry for entry in hunks(diff, folder) if entry["path"] not in small_paths]
+    content: list[Json] = []
     size = 0
-    for entry in content:
+    for entry in diffs:
         size += len(json.dumps(entry, ensure_ascii=False))
         if size > _MAX_DIFF_CHARS:
-            omitted = len(content) - len(diffs)
-            diffs.append(text_content(f"[{omitted} more changes are too large to be shown here]"))
+            omitted = len(diffs) - len(content)
+            content.append(text_content(f"[{omitted} more changes are too large to be shown here]"))
             break
-        diffs.append(entry)
-    return diffs
+        content.append(entry)
+    return content
 
 
 def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
     """Yield one diff entry for each hunk of a unified diff."""
-    path = source = ""
+    path = ""
+    is_new_file = False
     old: list[str] = []
     new: list[str] = []
 
     def end_hunk() -> Iterator[JsonObject]:
         """Yield the entry of the hunk that has ended, if there is one."""
         if old or new:
-            is_new = source == "/dev/null"
-            text = "\n".join(old) + "\n" if old else ""
             yield {
                 "type": "diff",
                 "path": os.path.join(folder, path),  # noqa: PTH118  # text only
-                "oldText": None if is_new else text,
-                "newText": "\n".join(new) + "\n" if new else "",
+                "oldText": None if is_new_file else "".join(f"{line}\n" for line in old),
+                "newText": "".join(f"{line}\n" for line in new),
             }
         old.clear()
         new.clear()
@@ -139,11 +139,12 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
         match line.kind:
             case "outside":
                 yield from end_hunk()
-                file_header = _FILE_HEADER.match(line.text)
-                if file_header is not None and file_header[1] == "---":
-                    source = path = file_header[2]
-                elif file_header is not None and file_header[2] != "/dev/null":
-                    path = file_header[2]
+                header = _FILE_HEADER.match(line.text)
+                if header is not None and header["side"] == "---":
+                    path = header["path"]
+                    is_new_file = path == "/dev/null"
+                elif header is not None and header["path"] != "/dev/null":
+                    path = header["path"]
             case "hunk":
                 yield from end_hunk()
             case "add":
@@ -165,7 +166,9 @@ def text_content(text: str) -> JsonObject:
 def output_content(text: str) -> list[Json]:
     """Return the end of an output as content of a card."""
     text = clean(text)
-    return [text_content(text if len(text) <= _MAX_TAIL else f"[...]\n{text[-_MAX_TAIL:]}")] if text.strip() else []
+    if not text.strip():
+        return []
+    return [text_content(text if len(text) <= _MAX_TAIL else f"[...]\n{text[-_MAX_TAIL:]}")]
 
 
 def shortened(text: str, limit: int = _MAX_TEXT) -> str:
@@ -175,7 +178,7 @@ def shortened(text: str, limit: int = _MAX_TEXT) -> str:
 
 def raw_input(arguments: JsonObject) -> JsonObject:
     """Return the arguments of a call, always an object, with long values shortened."""
-    return {key: _short(value) for key, value in arguments.items()}
+    return {key: _shortened_value(value) for key, value in arguments.items()}
 
 
 def raw_output(outcome: ToolOutcome) -> JsonObject:
@@ -189,7 +192,7 @@ def raw_output(outcome: ToolOutcome) -> JsonObject:
     return output
 
 
-def _short(value: Json) -> Json:
+def _shortened_value(value: Json) -> Json:
     if isinstance(value, str):
         return shortened(value, _MAX_VALUE)
     text = json.dumps(value, ensure_ascii=False)
@@ -212,15 +215,16 @@ class CallCard:
     """The first update of the card was sent."""
     output: list[str] = field(default_factory=list)
     """The unsent output for a terminal, or the end of all output for a card without a terminal."""
-    output_size: int = 0
+    output_chars: int = 0
 
     def add_output(self, text: str) -> None:
         """Append to the output and drop its start if it is too long."""
         self.output.append(text)
-        self.output_size += len(text)
-        if self.output_size > 4 * _MAX_TAIL:
+        self.output_chars += len(text)
+        # Dropping joins all parts, so it happens only after every `2 * _MAX_TAIL` characters.
+        if self.output_chars > 4 * _MAX_TAIL:
             tail = "".join(self.output)[-2 * _MAX_TAIL :]
-            self.output, self.output_size = [tail], len(tail)
+            self.output, self.output_chars = [tail], len(tail)
 
 
 class Cards:
@@ -232,31 +236,32 @@ class Cards:
         self._count = 0
         self._cards: list[CallCard] = []
         """The cards of the current reply."""
-        self._free: list[CallCard] = []
+        self._reusable: list[CallCard] = []
         """The cards of an earlier attempt of the reply, for the calls of the next attempt."""
         self._by_call: dict[str, list[CallCard]] = {}
-        self._open: list[CallCard] = []
+        """The cards of the calls in finished replies, by the id from the model. Several calls may have the same id."""
+        self._committed: list[CallCard] = []
         """The cards of the calls in finished replies."""
 
     def begin_step(self, step: int) -> None:
         """Begin another reply."""
         self._step, self._count = step, 0
-        self._cards, self._free = [], []
+        self._cards, self._reusable = [], []
 
-    def announce(self, block: int, call_id: str, name: str) -> CallCard | None:
+    def announce(self, call_id: str, name: str) -> CallCard | None:
         """Return a new card for a call; None if it has a card already, or reuses a card."""
-        if any(card.call_id == call_id and card not in self._free for card in self._cards):
+        if any(card.call_id == call_id and card not in self._reusable for card in self._cards):
             return None
-        card = next((card for card in self._free if card.name == name), None)
+        card = next((card for card in self._reusable if card.name == name), None)
         if card is not None:
-            self._free.remove(card)
+            self._reusable.remove(card)
             card.call_id = call_id
             return None
         return self._create(call_id, name)
 
     def start_over(self) -> None:
         """Keep the cards of this reply for the calls of the next attempt."""
-        self._free = [card for card in self._cards if not card.is_over]
+        self._reusable = [card for card in self._cards if not card.is_over]
 
     def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
         """Return each call of the finished reply with its card, in order, and the cards without a call."""
@@ -269,10 +274,9 @@ class Cards:
             if card in unused:
                 unused.remove(card)
             card.call_id = call.call_id
-            self._by_call.setdefault(call.call_id, []).append(card)
-            self._open.append(card)
+            self._commit_card(card)
             pairs.append((card, call))
-        self._free = []
+        self._reusable = []
         return pairs, unused
 
     def find(self, call_id: str) -> CallCard | None:
@@ -281,18 +285,22 @@ class Cards:
 
     def add_subagent_call(self, call: ToolCall) -> tuple[CallCard, str]:
         """Return a new card for a call of a sub-agent, and the id of the card of the sub-agent."""
-        outer = call.call_id.rpartition("/")[0]
-        parent = (self._by_call.get(outer) or [CallCard(outer, outer, "")])[-1]
-        number = sum(key.startswith(f"{outer}/") for key in self._by_call) + 1
-        card = CallCard(f"{parent.card_id}/{number}", call.call_id, call.name)
-        self._by_call.setdefault(call.call_id, []).append(card)
-        self._open.append(card)
-        return card, parent.card_id
+        outer_id, _, _ = call.call_id.rpartition("/")  # such as `toolu_1` in `toolu_1/toolu_2`
+        outer_cards = self._by_call.get(outer_id)
+        parent_id = outer_cards[-1].card_id if outer_cards else outer_id
+        number = sum(call_id.startswith(f"{outer_id}/") for call_id in self._by_call) + 1
+        card = CallCard(f"{parent_id}/{number}", call.call_id, call.name)
+        self._commit_card(card)
+        return card, parent_id
 
     def unfinished(self) -> list[CallCard]:
         """Return the cards without a result, also those of an unfinished reply."""
-        pending = [card for card in self._cards if not card.is_over and card not in self._open]
-        return [*(card for card in self._open if not card.is_over), *pending]
+        pending = [card for card in self._cards if card not in self._committed]
+        return [card for card in (*self._committed, *pending) if not card.is_over]
+
+    def _commit_card(self, card: CallCard) -> None:
+        self._by_call.setdefault(card.call_id, []).append(card)
+        self._committed.append(card)
 
     def _create(self, call_id: str, name: str) -> CallCard:
         self._count += 1

@@ -46,6 +46,7 @@ class EditorFiles:
             return await asyncio.wait_for(self._wire.ask(method, {"sessionId": self._session_id, **params}), wait_s)
 
         try:
+            # The coroutine ends by itself after `wait_s`. The longer limit is for a loop that is blocked or closed.
             return asyncio.run_coroutine_threadsafe(request(), self._loop).result(wait_s + 1)
         except (WireError, TimeoutError, asyncio.CancelledError, RuntimeError):
             return None
@@ -89,23 +90,29 @@ def _server(row: JsonObject) -> McpServer | str:
     """Return the server of a row, or the reason why it is invalid."""
     match row:
         case {"type": "http" | "sse" as kind, "url": str(url)} if url.startswith(("http://", "https://")):
-            headers, transport = _pairs(row.get("headers")), "sse" if kind == "sse" else None
-            return (
-                "its headers are not valid"
-                if headers is None
-                else McpServer(url=url, headers=headers, transport=transport)
-            )
+            headers = _values_by_name(row.get("headers"))
+            if headers is None:
+                return "its headers are not valid"
+            return McpServer(url=url, headers=headers, transport="sse" if kind == "sse" else None)
         case {"command": str(command)} if command and row.get("type") in (None, "stdio"):
-            args, env = row.get("args"), _pairs(row.get("env"))
-            if not isinstance(args, list | None) or not all(isinstance(arg, str) for arg in args or []) or env is None:
+            args, env = _texts(row.get("args")), _values_by_name(row.get("env"))
+            if args is None or env is None:
                 return "its arguments or variables are not valid"
-            return McpServer(command=command, args=tuple(map(str, args or [])), env=env)
+            return McpServer(command=command, args=args, env=env)
         case _:
             return "it has neither a command nor an http address"
 
 
-def _pairs(rows: Json) -> dict[str, str] | None:
-    """Return `{name, value}` rows as a mapping; None if they are invalid."""
+def _texts(items: Json) -> tuple[str, ...] | None:
+    """Return a list of texts, empty for a missing list; None if it is invalid."""
+    if not isinstance(items, list | None):
+        return None
+    texts = tuple(item for item in items or [] if isinstance(item, str))
+    return texts if len(texts) == len(items or []) else None
+
+
+def _values_by_name(rows: Json) -> dict[str, str] | None:
+    """Return rows of `{name, value}` as a mapping, empty for missing rows; None if they are invalid."""
     pairs: dict[str, str] = {}
     if not isinstance(rows, list | None):
         return None

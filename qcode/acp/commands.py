@@ -14,7 +14,7 @@ from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, effective_mode, mo
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible
-from qcode.text.json import Json, JsonObject, object_in
+from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BUILT_IN = {
     "compact": ("Replace older messages by a summary.", "what to keep"),
     "context": ("Show what fills the context window.", ""),
     "cost": ("Show tokens and cost of this session.", ""),
-    "undo": ("Undo the last turn and its changes of files.", ""),
+    "undo": ("Undo the last turn and its changes to files.", ""),
     "redo": ("Redo the last undone turn.", ""),
     "init": ("Write or improve the project's AGENTS.md.", "what matters"),
     "memory": ("Show the instruction files, or add a line.", "project: TEXT"),
@@ -70,38 +70,29 @@ class SessionCommands:
         self.output_count = 0
         """The number of texts that commands have sent to the client."""
 
-    def update(self) -> JsonObject:
+    def available_commands_update(self) -> JsonObject:
         """Return the update that lists all commands."""
-        rows: list[Json] = []
-        for name, (description, hint) in BUILT_IN.items():
-            rows.append({"name": name, "description": description, **({"input": {"hint": hint}} if hint else {})})
+        rows = [_command_row(name, description, hint) for name, (description, hint) in BUILT_IN.items()]
         for custom in self._agent.custom_commands(tuple(BUILT_IN)).commands:
             description = custom.description or custom.prompt.strip().split("\n", 1)[0]
-            row: JsonObject = {"name": custom.name, "description": one_line(description, 200)}
-            if custom.argument:
-                row["input"] = {"hint": one_line(custom.argument, 100)}
-            rows.append(row)
-        for skill in self._agent.skill_commands(self._command_names()):
-            row = {"name": skill.handle, "description": one_line(skill.description, 200)}
-            if skill.hint:
-                row["input"] = {"hint": one_line(skill.hint, 100)}
-            rows.append(row)
-        rows += self._prompts({str(object_in(row)["name"]) for row in rows})
-        return {"sessionUpdate": "available_commands_update", "availableCommands": rows}
+            rows.append(_command_row(custom.name, one_line(description, 200), one_line(custom.argument, 100)))
+        rows += [
+            _command_row(skill.handle, one_line(skill.description, 200), one_line(skill.hint, 100))
+            for skill in self._agent.skill_commands(self._command_names())
+        ]
+        used_names = {row["name"] for row in rows}
+        rows += [row for row in self._server_prompt_rows() if row["name"] not in used_names]
+        return {"sessionUpdate": "available_commands_update", "availableCommands": [*rows]}
 
-    def _prompts(self, used_names: set[str]) -> Iterator[JsonObject]:
+    def _server_prompt_rows(self) -> Iterator[JsonObject]:
         """Yield the prompts of running tool servers. A turn expands such a prompt when it begins."""
         if self._agent.servers is None:
             return
         from qcode.agent.mcp.mentions import prompts_of
 
         for prompt in prompts_of(self._agent.servers):
-            if prompt.handle not in used_names:
-                row: JsonObject = {
-                    "name": prompt.handle,
-                    "description": prompt.description or f"A prompt of {prompt.server}.",
-                }
-                yield {**row, **({"input": {"hint": prompt.hint}} if prompt.hint else {})}
+            description = prompt.description or f"A prompt of {prompt.server}."
+            yield _command_row(prompt.handle, description, prompt.hint)
 
     def match_command(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""
@@ -147,18 +138,18 @@ class SessionCommands:
                 except ValueError as refusal:
                     return CommandOutput(str(refusal))
             case "memory":
-                return CommandOutput(self._memory(argument))
+                return CommandOutput(self._show_or_add_memory(argument))
             case "permissions":
-                return CommandOutput(_permissions(agent.permissions))
+                return CommandOutput(_permissions_text(agent.permissions))
             case "trust":
-                return CommandOutput(await asyncio.to_thread(self._trust, argument))
+                return CommandOutput(await asyncio.to_thread(self._show_or_accept_trust, argument))
             case "skills":
-                return await self._skills(argument)
+                return await self._list_or_run_skill(argument)
             case _:
                 skill = self._skill(name)
-                return self._custom(name, argument) if skill is None else await self._run_skill(skill, argument)
+                return self._run_custom(name, argument) if skill is None else await self._run_skill(skill, argument)
 
-    async def _skills(self, argument: str) -> CommandOutcome:
+    async def _list_or_run_skill(self, argument: str) -> CommandOutcome:
         skills = self._agent.skills
         if skills is None:
             from qcode.agent.skills.listing import no_skills_text
@@ -195,7 +186,7 @@ class SessionCommands:
         lines.append("The editor still shows the removed messages; the model no longer sees them.")
         return "\n".join(lines)
 
-    def _memory(self, argument: str) -> str:
+    def _show_or_add_memory(self, argument: str) -> str:
         from qcode.agent.context.memory import memory_text, split_memory_line
 
         memory = self._agent.memory
@@ -209,15 +200,16 @@ class SessionCommands:
         except ValueError as refusal:
             return str(refusal)
 
-    def _trust(self, argument: str) -> str:
+    def _show_or_accept_trust(self, argument: str) -> str:
         """Show the files that trust would cover; trust the folder only if exactly these were shown before."""
         trust, folder = self._agent.trust, self._agent.context.folder
         return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
 
-    def _custom(self, name: str, argument: str) -> CommandOutcome:
-        match = self._agent.custom_commands(tuple(BUILT_IN)).match_command(f"/{name} {argument}".rstrip())
+    def _run_custom(self, name: str, argument: str) -> CommandOutcome:
+        prompt = f"/{name} {argument}".rstrip()
+        match = self._agent.custom_commands(tuple(BUILT_IN)).match_command(prompt)
         if match is None:
-            return PromptCommand(f"/{name} {argument}".rstrip())
+            return PromptCommand(prompt)  # the file of the command was deleted meanwhile
         custom, arguments = match
         options = TurnOptions(
             custom.model,
@@ -228,7 +220,12 @@ class SessionCommands:
         return PromptCommand(custom.expand(arguments), options)
 
 
-def _permissions(permissions: Permissions) -> str:
+def _command_row(name: str, description: str, argument_hint: str) -> JsonObject:
+    row: JsonObject = {"name": name, "description": description}
+    return {**row, "input": {"hint": argument_hint}} if argument_hint else row
+
+
+def _permissions_text(permissions: Permissions) -> str:
     """Return the mode, the rules and the latest decisions as lines."""
     trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
     rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]

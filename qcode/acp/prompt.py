@@ -30,7 +30,7 @@ from qcode.tools.processes import HelperProcess
 from qcode.values import dataclass
 
 MAX_BLOCKS = 1_000
-_PDF = "JVBERi"
+_PDF_START = "JVBERi"
 """The start of every PDF in base64, `%PDF-` decoded."""
 
 
@@ -127,7 +127,7 @@ def read_prompt(blocks: Json) -> PromptBlocks:
 
 def _document(uri: str, data: str) -> PdfDocument | None:
     """Return a PDF; None if `data` is not a PDF in base64."""
-    if not data.lstrip().startswith(_PDF):
+    if not data.lstrip().startswith(_PDF_START):
         return None
     try:
         return PdfDocument(uri, base64.b64decode("".join(data.split()), validate=True))
@@ -157,50 +157,45 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
     """
     attached: list[Block] = []
     notices: list[str] = list(blocks.notes)
-    embedded: dict[str, Path] = {}
+    paths: dict[str, Path] = {}  # of the attached and the linked files, by address
     for resource in blocks.resources:
-        path = file_of(resource.uri)
-        label = _shown_path(path, folder) if path is not None else visible_line(resource.uri)
+        label = _label(resource.uri, folder)
         if len(resource.text.encode("utf-8", "replace")) > MAX_TEXT_BYTES:
             notices.append(f"not attached: {label} is too large")
             continue
         attached.append(attached_text(label, resource.text))
-        embedded[resource.uri] = path or Path(label)
+        paths[resource.uri] = file_of(resource.uri) or Path(label)
     for document in blocks.documents:
-        path = file_of(document.uri)
-        label = _shown_path(path, folder) if path is not None else visible_line(document.uri)
+        label = _label(document.uri, folder)
         try:
             text = read_pdf(document.data, label, page_range(""), HelperProcess()).content
         except Refused as refused:
             notices.append(f"not attached: {refused}")
             continue
         attached.append(attached_text(label, text))
-        embedded[document.uri] = path or Path(label)
-    linked: dict[str, Path] = {}
+        paths[document.uri] = file_of(document.uri) or Path(label)
     for link in blocks.texts:
         path = file_of(link.uri) if isinstance(link, Link) else None
-        if not isinstance(link, Link) or path is None or link.uri in embedded or link.uri in linked:
+        if not isinstance(link, Link) or path is None or link.uri in paths:
             continue
-        linked[link.uri] = path
-        block, why_not = _file_block(path, folder, why_not_read)
-        attached += [] if block is None else [block]
-        notices += [f"not attached: {why_not}"] if why_not else []
-    texts = [_text_of(text, folder) for text in blocks.texts]
-    text = without_mentions("".join(texts), folder, {*embedded.values(), *linked.values()})
+        paths[link.uri] = path
+        try:
+            attached.append(_linked_file(path, folder, why_not_read))
+        except InputError as error:
+            notices.append(f"not attached: {error}")
+    text = "".join(_text_of(text, folder) for text in blocks.texts)
+    text = without_mentions(text, folder, set(paths.values()))
     return PromptInput(text, (*attached, *blocks.images), tuple(notices))
 
 
-def _file_block(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> tuple[Block | None, str]:
-    """Return a linked file as an attachment, or None and the reason why it is not attached."""
+def _linked_file(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> Block:
+    """Return a linked file as an attachment; raise `InputError` if it cannot be attached."""
     label = _shown_path(path, folder)
-    real = Path(path).resolve()
+    real = path.resolve()
     why_not = why_not_read(real)
     if why_not:
-        return None, f"{label}: {why_not}"
-    try:
-        return attached_file(real, f"{label}/" if real.is_dir() else label), ""
-    except InputError as error:
-        return None, str(error)
+        raise InputError(f"{label}: {why_not}")
+    return attached_file(real, f"{label}/" if real.is_dir() else label)
 
 
 def file_of(uri: str) -> Path | None:
@@ -213,6 +208,12 @@ def file_of(uri: str) -> Path | None:
         return None
     path = unquote(address.path)
     return Path(path) if path.startswith("/") and "\0" not in path else None
+
+
+def _label(uri: str, folder: Path) -> str:
+    """Return the path of a file, or any other address unchanged except for hidden characters."""
+    path = file_of(uri)
+    return visible_line(uri) if path is None else _shown_path(path, folder)
 
 
 def _shown_path(path: Path, folder: Path) -> str:

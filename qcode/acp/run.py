@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options
 
 EXIT_S = 0.15
-"""How long the process waits for remaining threads after the last output.
+"""How long the process waits for its threads after the last output.
 
-All files are closed then. A thread may still open a session, which loads many modules.
+All files are closed by then. But a thread may still be opening a session, which loads many modules.
 """
 DRAIN_S = 0.1
 """How long the last requests may take after all sessions have ended."""
@@ -32,6 +32,7 @@ DRAIN_S = 0.1
 def run_acp(options: Options) -> int:
     """Serve one client on the standard streams and return the exit code."""
     descriptor, output = os.dup(0), os.fdopen(os.dup(1), "wb", buffering=0)
+    # Only the copies carry the protocol: other code and child processes read nothing, and print to standard error.
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

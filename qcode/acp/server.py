@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options
     from qcode.config.settings import McpServer
 
-VERSION = 1
-"""The version of the protocol."""
+PROTOCOL_VERSION = 1
 PAGE_SIZE = 50
 """The number of sessions in a response to `session/list`."""
 CLOSE_S = 1.0
@@ -106,8 +105,6 @@ class Server:
         for session in sessions:
             session.agent.release()
 
-    # Handshake
-
     async def _initialize(self, params: JsonObject) -> MethodResult:
         version = params.get("protocolVersion")
         if not isinstance(version, int) or isinstance(version, bool):
@@ -115,7 +112,7 @@ class Server:
         self._capabilities = object_in(params.get("clientCapabilities"))
         return MethodResult(
             {
-                "protocolVersion": VERSION,
+                "protocolVersion": PROTOCOL_VERSION,
                 "agentInfo": {"name": "qcode", "title": "qcode", "version": __version__},
                 "agentCapabilities": {
                     "loadSession": True,
@@ -143,7 +140,7 @@ class Server:
                 "key, or the model of the config file.",
             }
         ]
-        if self._has_login:
+        if self._can_log_in:
             login: JsonObject = {"command": sys.argv[0], "args": ["acp", "--login"], "label": "qcode login"}
             methods.append(
                 {
@@ -157,12 +154,14 @@ class Server:
         return methods
 
     @property
-    def _has_login(self) -> bool:
+    def _can_log_in(self) -> bool:
+        """Whether the client can run `qcode acp --login` in a terminal for the user."""
         terminal = object_in(self._capabilities.get("auth")).get("terminal")
         return terminal is True or object_in(self._capabilities.get("_meta")).get("terminal-auth") is True
 
     async def _authenticate(self, params: JsonObject) -> MethodResult:
-        if params.get("methodId") not in ("environment", *(("login",) if self._has_login else ())):
+        method = params.get("methodId")
+        if method != "environment" and not (method == "login" and self._can_log_in):
             raise invalid("there is no such authentication method")
         await asyncio.to_thread(self._check_credential)
         return MethodResult({})
@@ -171,8 +170,6 @@ class Server:
         """Raise `WireError` if no credential for a model is available now."""
         agent = self._begin_agent(replace(self._options, no_session=True))
         agent.release()
-
-    # Sessions
 
     async def _new(self, params: JsonObject) -> MethodResult:
         session = await self._open(params, None)
@@ -190,7 +187,7 @@ class Server:
 
     async def _reopen(self, params: JsonObject) -> EditorSession:
         """Return an open session, or open a stored one."""
-        session_id = _text(params, "sessionId")
+        session_id = _required_text(params, "sessionId")
         folder, _ = _folders(params)
         session = self._sessions.get(session_id)
         if session is None:
@@ -200,7 +197,7 @@ class Server:
         return session
 
     async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
-        """Open a stored session, or a new one if `session_id` is None, after all earlier requests to open one."""
+        """Open a stored session, or a new one if `session_id` is None. Earlier requests to open one come first."""
         folder, added = _folders(params)
         servers = params.get("mcpServers")
         if servers is not None and not isinstance(servers, list):
@@ -287,17 +284,15 @@ class Server:
         return MethodResult({})
 
     async def _delete(self, params: JsonObject) -> MethodResult:
-        session_id = _text(params, "sessionId")
+        session_id = _required_text(params, "sessionId")
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
         try:
-            await asyncio.to_thread(_delete, session_id)
+            await asyncio.to_thread(_delete_stored_session, session_id)
         except QcodeError as error:
             raise WireError(INTERNAL_ERROR, one_line(str(error), 1_000), error.info) from None
         return MethodResult({})
-
-    # Turns
 
     async def _prompt(self, params: JsonObject) -> MethodResult:
         return await self._session(params).prompt(params.get("prompt"))
@@ -308,15 +303,15 @@ class Server:
             session.cancel()
 
     async def _set_mode(self, params: JsonObject) -> MethodResult:
-        session, mode = self._session(params), _text(params, "modeId")
+        session, mode = self._session(params), _required_text(params, "modeId")
         return MethodResult({}, session.apply_client_change(lambda: session.settings.set_mode(mode)))
 
     async def _set_model(self, params: JsonObject) -> MethodResult:
-        session, model = self._session(params), _text(params, "modelId")
+        session, model = self._session(params), _required_text(params, "modelId")
         return MethodResult({}, await session.change_model(model))
 
     async def _set_option(self, params: JsonObject) -> MethodResult:
-        session, option = self._session(params), _text(params, "configId")
+        session, option = self._session(params), _required_text(params, "configId")
         value = params.get("value")
         if not isinstance(value, str):
             raise invalid("the value must be a text")
@@ -327,7 +322,7 @@ class Server:
         return MethodResult({"configOptions": session.settings.options()}, then)
 
     def _session(self, params: JsonObject) -> EditorSession:
-        session = self._sessions.get(_text(params, "sessionId"))
+        session = self._sessions.get(_required_text(params, "sessionId"))
         if session is None:
             raise WireError(NOT_FOUND, "there is no open session with this id")
         return session
@@ -339,7 +334,7 @@ def _release(opening: asyncio.Future[EditorSession]) -> None:
         opening.result().agent.release()
 
 
-def _text(params: JsonObject, name: str) -> str:
+def _required_text(params: JsonObject, name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str) or not value:
         raise invalid(f'"{name}" must be a text')
@@ -351,7 +346,7 @@ def _folders(params: JsonObject) -> tuple[Path, tuple[Path, ...]]:
     added = params.get("additionalDirectories")
     if added is not None and not isinstance(added, list):
         raise invalid('"additionalDirectories" must be a list')
-    folder = _folder(_text(params, "cwd"), "cwd")
+    folder = _folder(_required_text(params, "cwd"), "cwd")
     return folder, tuple(_folder(item, "additionalDirectories") for item in added or [])
 
 
@@ -414,7 +409,7 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     return page
 
 
-def _delete(session_id: str) -> None:
+def _delete_stored_session(session_id: str) -> None:
     from qcode.agent.sessions.store import delete_stored
     from qcode.config.paths import ConfigPaths
 

@@ -35,7 +35,6 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.messages import Block
 from qcode.protocol.reply import Outcome
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
@@ -59,6 +58,16 @@ class EditorClient:
     wire: EditorWire
     features: ClientFeatures
     has_forms: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings that the client shows."""
+
+    mode: str
+    model: str
+    effort: str | None
+    is_trusted: bool
 
 
 class PendingPrompt:
@@ -94,9 +103,10 @@ class EditorSession:
         self._queued_prompts: deque[PendingPrompt] = deque()
         self._current_prompt: PendingPrompt | None = None
         self._worker: asyncio.Task[None] | None = None
+        """Runs the queued prompts; None or done while there are none."""
         self._question_tasks: set[asyncio.Task[Any]] = set()
         self._view: TurnView | None = None
-        self._state = self._current_state()
+        self._sent_settings = self._current_settings()
         self._title = ""
         self._last_commands_update: JsonObject = {}
         self._force_timer: asyncio.TimerHandle | None = None
@@ -114,8 +124,6 @@ class EditorSession:
 
     def send(self, update: JsonObject) -> None:
         self._client.wire.notify("session/update", {"sessionId": self.session_id, "update": update})
-
-    # Opening
 
     def opening_state(self) -> JsonObject:
         """Return the modes and the options, for the response to the request that opens the session."""
@@ -135,7 +143,7 @@ class EditorSession:
 
     def _send_commands(self) -> None:
         """Send the list of commands if it changed."""
-        update = self.commands.update()
+        update = self.commands.available_commands_update()
         if update != self._last_commands_update:
             self._last_commands_update = update
             self.send(update)
@@ -160,14 +168,12 @@ class EditorSession:
                 turn = prompts.get(id(item.message), turn)
             yield turn, item
 
-    # Prompts
-
     async def prompt(self, blocks: Json) -> MethodResult:
         """Queue a prompt and return its answer."""
         prompt = PendingPrompt(read_prompt(blocks))
         self._queued_prompts.append(prompt)
         if self._worker is None or self._worker.done():
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker = asyncio.get_running_loop().create_task(self._run_queued_prompts())
         try:
             return MethodResult(await asyncio.shield(prompt.answer), self._after_turn)
         except asyncio.CancelledError:
@@ -177,8 +183,10 @@ class EditorSession:
 
     def cancel(self) -> None:
         """Cancel the turn and every queued prompt; without a turn, do nothing."""
-        for prompt in (*self._queued_prompts, *([self._current_prompt] if self._current_prompt is not None else [])):
+        for prompt in list(self._queued_prompts):
             self._cancel(prompt)
+        if self._current_prompt is not None:
+            self._cancel(self._current_prompt)
 
     def _cancel(self, prompt: PendingPrompt) -> None:
         """Cancel a prompt. A queued prompt is answered at once, the current one when its turn ends."""
@@ -186,7 +194,7 @@ class EditorSession:
         if prompt is not self._current_prompt:
             with suppress(ValueError):
                 self._queued_prompts.remove(prompt)
-            prompt.finish(self._without_turn(Outcome.CANCELLED))
+            prompt.finish(self._response_without_turn(Outcome.CANCELLED))
             return
         self._stop_asking()
         self.agent.conversation.cancel()
@@ -198,7 +206,7 @@ class EditorSession:
         if self._view is not None:
             self._view.end()
             self._view = None
-        prompt.finish(self._without_turn(Outcome.CANCELLED))
+        prompt.finish(self._response_without_turn(Outcome.CANCELLED))
 
     async def close(self) -> None:
         """Cancel everything and release the session."""
@@ -210,7 +218,7 @@ class EditorSession:
             task.cancel()
         await self.agent.close()
 
-    async def _work(self) -> None:
+    async def _run_queued_prompts(self) -> None:
         """Run the queued prompts, one after the other."""
         while self._queued_prompts:
             prompt = self._queued_prompts.popleft()
@@ -218,9 +226,9 @@ class EditorSession:
             try:
                 if self._model_connections:
                     await asyncio.wait(self._model_connections)
-                await self._run(prompt)
+                await self._run_prompt(prompt)
             except asyncio.CancelledError:
-                prompt.finish(self._without_turn(Outcome.CANCELLED))
+                prompt.finish(self._response_without_turn(Outcome.CANCELLED))
                 raise
             except WireError as error:
                 prompt.finish(error)
@@ -242,14 +250,14 @@ class EditorSession:
         servers.start(self._send_commands)
         await self.agent.toolbox.wait_for_servers()
         for approval in servers.approvals():
-            decision = await self._ask_about(approval)
+            decision = await self._ask_about_server(approval)
             if decision is None or isinstance(decision, approvals.CancelTurn):
                 self._cancel(prompt)
                 return
             servers.answer(approval.id, decision)
         await self.agent.toolbox.wait_for_servers()
 
-    async def _ask_about(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
+    async def _ask_about_server(self, approval: ServerApproval) -> Decision | approvals.CancelTurn | None:
         """Return the decision about a tool server; None if the prompt was cancelled meanwhile."""
         card: JsonObject = {
             "toolCallId": f"server-{approval.id[:16]}",
@@ -263,28 +271,18 @@ class EditorSession:
         question = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, request))
         self._question_tasks.add(question)
         question.add_done_callback(self._question_tasks.discard)
-        await asyncio.wait([question])
+        await asyncio.wait([question])  # unlike `await question`, it does not raise if the question is cancelled
         return None if question.cancelled() else question.result()
 
-    async def _run(self, prompt: PendingPrompt) -> None:
+    async def _run_prompt(self, prompt: PendingPrompt) -> None:
         """Run the command or the turn of a prompt, and answer it."""
         await self._ask_about_servers(prompt)
         if prompt.answer.done() or prompt.is_cancelled:
-            prompt.finish(self._without_turn(Outcome.CANCELLED))
+            prompt.finish(self._response_without_turn(Outcome.CANCELLED))
             return
         command = self.commands.match_command(prompt.blocks.first_text)
         if command is not None:
-            outcome = await self.commands.run(*command)
-            if isinstance(outcome, commands.CommandOutput):
-                self._send_text(outcome.text)
-                self._sync()
-                prompt.finish(self._without_turn(Outcome.END_TURN))
-                return
-            if isinstance(outcome, commands.CompactCommand):
-                await self._follow(self.agent.conversation.compact(outcome.focus), prompt, ())
-                return
-            content = PromptInput(outcome.text, ())
-            await self._submit(prompt, content, outcome.options)
+            await self._run_command(*command, prompt)
             return
         policy = self.agent.conversation.policy
         content = await asyncio.to_thread(
@@ -292,48 +290,68 @@ class EditorSession:
         )
         await self._submit(prompt, content, TurnOptions())
 
-    async def _submit(self, prompt: PendingPrompt, content: PromptInput, options: TurnOptions) -> None:
-        attached: tuple[Block, ...] = content.attached
-        events = self.agent.conversation.submit(content.text, attached, replace(options, is_append_only=True))
-        await self._follow(events, prompt, content.notices)
+    async def _run_command(self, name: str, argument: str, prompt: PendingPrompt) -> None:
+        match await self.commands.run(name, argument):
+            case commands.CommandOutput(text=text):
+                self._send_text(text)
+                self._send_changed_settings()
+                prompt.finish(self._response_without_turn(Outcome.END_TURN))
+            case commands.CompactCommand(focus=focus):
+                await self._send_turn(self.agent.conversation.compact(focus), prompt)
+            case commands.PromptCommand(text=text, options=options):
+                await self._submit(prompt, PromptInput(text, attached=()), options)
 
-    async def _follow(
-        self, events: AsyncGenerator[TurnEvent, None], prompt: PendingPrompt, notices: tuple[str, ...]
+    async def _submit(self, prompt: PendingPrompt, content: PromptInput, options: TurnOptions) -> None:
+        options = replace(options, is_append_only=True)
+        events = self.agent.conversation.submit(content.text, content.attached, options)
+        await self._send_turn(events, prompt, content.notices)
+
+    async def _send_turn(
+        self, events: AsyncGenerator[TurnEvent, None], prompt: PendingPrompt, notices: tuple[str, ...] = ()
     ) -> None:
-        """Send the events of a turn and answer its prompt at the last one."""
-        conversation, has_run = self.agent.conversation, False
-        spent = self._session_cost()
-        before = turn = conversation.session.history.latest
-        is_refused = False
+        """Send the events of a turn, after `notices`, and answer its prompt at the last event."""
+        history = self.agent.conversation.session.history
+        cost_before, turn_before = self._session_cost(), history.latest
+        turn = turn_before
+        has_run_call = is_refused = False
         try:
             async for event in events:
                 if self._view is None and not prompt.answer.done():
-                    turn = conversation.session.history.latest
+                    turn = history.latest
                     # A compaction adds no prompt, so it has no number.
-                    key: int | str = turn if turn > before else f"{before}c"
-                    self._view = TurnView(key, str(self.folder), self._client.features, self.send, spent)
-                    for line in (*self._opening_notices, *notices):
-                        self._view.show(Notice("warning", line))
-                    self._opening_notices = []
-                    if prompt.is_cancelled:
-                        conversation.cancel()
-                has_run = has_run or (isinstance(event, ToolFinished) and event.state in ("done", "failed"))
+                    key: int | str = turn if turn > turn_before else f"{turn_before}c"
+                    self._view = TurnView(key, str(self.folder), self._client.features, self.send, cost_before)
+                    self._begin_turn(self._view, prompt, notices)
+                if isinstance(event, ToolFinished) and event.state in ("done", "failed"):
+                    has_run_call = True
                 if self._view is not None:
-                    self._handle_event(event, prompt)
+                    self._handle_event(event, self._view, prompt)
                 if isinstance(event, TurnEnded):
-                    warned = self._view.notices if self._view is not None else []
-                    self._view = None
-                    self._stop_asking()
-                    self._sync()
-                    prompt.finish(self._answer(event, warned))
-                    is_refused = event.outcome is Outcome.REFUSAL and not has_run
+                    self._end_turn(event, prompt)
+                    is_refused = event.outcome is Outcome.REFUSAL
                 await self._client.wire.wait_until_writable()
         finally:
             await events.aclose()
             self._view = None
         prompt.finish(WireError(INTERNAL_ERROR, "the turn stopped unexpectedly"))
-        if is_refused and turn > before:
+        if is_refused and not has_run_call and turn > turn_before:
             await self._forget_turn(turn)
+
+    def _begin_turn(self, view: TurnView, prompt: PendingPrompt, notices: tuple[str, ...]) -> None:
+        """Send the warnings before the first event, and cancel the turn if its prompt was cancelled before it."""
+        for line in (*self._opening_notices, *notices):
+            view.send_event(Notice("warning", line))
+        self._opening_notices = []
+        if prompt.is_cancelled:
+            self.agent.conversation.cancel()
+
+    def _end_turn(self, ended: TurnEnded, prompt: PendingPrompt) -> None:
+        """Answer a prompt after the last event of its turn."""
+        notices = self._view.notices if self._view is not None else []
+        self._view = None
+        self._stop_asking()
+        self._send_changed_settings()
+        prompt.finish(self._response(ended, notices))
 
     async def _forget_turn(self, turn: int) -> None:
         """Omit a refused turn from later requests, as the protocol requires; the session file keeps the turn."""
@@ -341,23 +359,21 @@ class EditorSession:
         with suppress(ValueError):
             await checkpoints.perform(await checkpoints.plan_rewind(turn, "conversation"))
 
-    def _handle_event(self, event: TurnEvent, prompt: PendingPrompt) -> None:
+    def _handle_event(self, event: TurnEvent, view: TurnView, prompt: PendingPrompt) -> None:
         """Send the updates of an event, and ask the client about an approval."""
-        view, conversation = self._view, self.agent.conversation
-        assert view is not None
-        view.show(event)
+        view.send_event(event)
         match event:
             case ApprovalRequested(approval=approval):
-                question = asyncio.get_running_loop().create_task(self._ask(approval, view, prompt))
+                question = asyncio.get_running_loop().create_task(self._ask_about_call(approval, view, prompt))
                 self._question_tasks.add(question)
                 question.add_done_callback(self._question_tasks.discard)
             case LimitReached(is_question=True):
-                conversation.answer(LIMIT_ID, Deny())
+                self.agent.conversation.answer(LIMIT_ID, Deny())
             case _:
                 pass
-        self._sync()
+        self._send_changed_settings()
 
-    async def _ask(self, approval: CallApproval, view: TurnView, prompt: PendingPrompt) -> None:
+    async def _ask_about_call(self, approval: CallApproval, view: TurnView, prompt: PendingPrompt) -> None:
         """Ask the client about a call, and pass its decision to the conversation."""
         client, conversation = self._client, self.agent.conversation
         card = view.card_of(approval.call)
@@ -374,19 +390,17 @@ class EditorSession:
             self._cancel(prompt)
             return
         conversation.answer(approval.id, decision)
-        self._sync()
+        self._send_changed_settings()
 
     def _stop_asking(self) -> None:
         for task in self._question_tasks:
             task.cancel()
 
-    # Answers and state
+    def _response_without_turn(self, outcome: Outcome) -> JsonObject | WireError:
+        """Return the response to a prompt that did not begin a turn, or whose turn did not end in time."""
+        return self._response(TurnEnded.without_reply(outcome, cost=Decimal(0)), notices=[])
 
-    def _without_turn(self, outcome: Outcome) -> JsonObject | WireError:
-        """Return the answer to a prompt that did not begin a turn, or whose turn did not end in time."""
-        return self._answer(TurnEnded.without_reply(outcome, cost=Decimal(0)), [])
-
-    def _answer(self, ended: TurnEnded, notices: list[str]) -> JsonObject | WireError:
+    def _response(self, ended: TurnEnded, notices: list[str]) -> JsonObject | WireError:
         """Return the response to a prompt, or the error if its turn failed."""
         model = self.agent.conversation.model
         if self.agent.context.options.verbose:
@@ -429,26 +443,27 @@ class EditorSession:
             message_id = f"command-{self.commands.output_count}"
             self.send(chunk("agent_message_chunk", text[start : start + MAX_CHUNK], message_id))
 
-    def _current_state(self) -> tuple[str, str, str | None, bool]:
+    def _current_settings(self) -> _Settings:
         conversation = self.agent.conversation
-        return self.settings.mode, conversation.model, conversation.effort, self.agent.permissions.is_trusted
+        is_trusted = self.agent.permissions.is_trusted
+        return _Settings(self.settings.mode, conversation.model, conversation.effort, is_trusted)
 
-    def _sync(self) -> None:
+    def _send_changed_settings(self) -> None:
         """Send the mode and the options if the mode, the model, the effort or the trust has changed."""
-        state, before = self._current_state(), self._state
-        if state == before:
+        settings, sent = self._current_settings(), self._sent_settings
+        if settings == sent:
             return
-        self._state = state
+        self._sent_settings = settings
         if self._view is not None:
             self._view.flush()
-        if state[0] != before[0]:
-            self.send({"sessionUpdate": "current_mode_update", "currentModeId": state[0]})
+        if settings.mode != sent.mode:
+            self.send({"sessionUpdate": "current_mode_update", "currentModeId": settings.mode})
         self.send({"sessionUpdate": "config_option_update", "configOptions": self.settings.options()})
 
     def apply_client_change(self, change: Callable[[], None]) -> Callable[[], None]:
         """Make a change that the client requested; return the function that sends the updates after the response."""
         change()
-        return self._sync
+        return self._send_changed_settings
 
     async def change_model(self, name: str) -> Callable[[], None]:
         """Switch the model for the next turn, like `apply_client_change`. A prompt sent meanwhile waits."""
@@ -460,7 +475,7 @@ class EditorSession:
                 self.agent.conversation.set_model(client)
         finally:
             connecting.add_done_callback(self._model_connections.discard)
-        return self._sync
+        return self._send_changed_settings
 
     def _session_cost(self) -> Decimal | None:
         """Return the cost of the session so far in US dollars, None if a part of it is unknown."""
@@ -469,6 +484,7 @@ class EditorSession:
         return sum(known, Decimal(0)) if len(known) == len(costs) else None
 
     def _after_turn(self) -> None:
+        """Send the title. If the session has none yet, create one with the model in the background."""
         self._send_title()
         title_task = asyncio.get_running_loop().create_task(self._make_title())
         self._title_tasks.add(title_task)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.acp import cards
 from qcode.acp.cards import CallCard, Cards
-from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text
+from qcode.agent.outcomes import fallback_text, limit_wait_text, retry_text, waiting_text
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
@@ -46,9 +46,14 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.sessions.replay import ReplayItem
 
-TEXT_S, OUTPUT_S, TERMINAL_S, USAGE_S = 0.03, 0.5, 0.1, 1.0
-"""The minimum time in seconds between two updates: with the text of a reply, with the end of the output of a call, with
-new output for a terminal, and with usage."""
+TEXT_S = 0.03
+"""The minimum time in seconds between two updates with the text of a reply; the others are for other updates."""
+OUTPUT_S = 0.5
+"""With the end of the output of a call."""
+TERMINAL_S = 0.1
+"""With new output for a terminal."""
+USAGE_S = 1.0
+"""With usage."""
 MAX_CHUNK = 100_000
 """The maximum number of characters in an update; longer text is sent in several updates."""
 Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
@@ -108,9 +113,7 @@ class TurnView:
         self.notices: list[str] = []
         """The warnings and errors so far, if the client does not show notices."""
 
-    # Events
-
-    def show(self, event: TurnEvent) -> None:
+    def send_event(self, event: TurnEvent) -> None:
         """Send the updates of an event."""
         match event:
             case TextDelta(text=text):
@@ -123,8 +126,8 @@ class TurnView:
                 self._cards.begin_step(step)
             case Retry():
                 self._retry(event)
-            case ToolCallProgress(block=block, call_id=call_id, name=name):
-                self._announce(block, call_id, name)
+            case ToolCallProgress(call_id=call_id, name=name):
+                self._announce(call_id, name)
             case ReplyFinished(message=message):
                 self._end_reply(message.calls if message is not None else ())
             case UsageUpdated():
@@ -132,11 +135,11 @@ class TurnView:
             case TurnEnded():
                 self.end()
             case Notice() | CompactionStarted() | Compacted() | Waiting() | LimitReached() | ModelFellBack():
-                self._send_event(event)
+                self._send_notice_of(event)
             case _:
-                self._show_call(event)
+                self._send_call_event(event)
 
-    def _show_call(self, event: TurnEvent) -> None:
+    def _send_call_event(self, event: TurnEvent) -> None:
         match event:
             case ApprovalRequested(approval=approval):
                 self.card_of(approval.call)
@@ -147,7 +150,7 @@ class TurnView:
             case ToolFinished():
                 self._end_call(event)
             case AgentEvent(event=(ToolStarted() | ToolFinished()) as inner):
-                self._show_call(inner)
+                self._send_call_event(inner)
             case _:
                 pass
 
@@ -166,9 +169,8 @@ class TurnView:
             self._send_usage(self._usage)
             self._usage = None
 
-    # Text
-
     def _add_text(self, text: str) -> None:
+        """Add text of the reply, but hold white space until text follows it."""
         if not self._has_text:
             self._blank += text
             if not self._blank.strip():
@@ -177,6 +179,7 @@ class TurnView:
         self._add("agent_message_chunk", text)
 
     def _add(self, stream: Stream, text: str) -> None:
+        """Add text to a stream; the timer sends it after `TEXT_S`."""
         if stream != self._stream:
             self.flush()
             self._stream = stream
@@ -191,8 +194,9 @@ class TurnView:
             self._timer = None
         text, is_thought = "".join(self._text), self._stream == "agent_thought_chunk"
         self._text = []
-        thought_suffix = "t" if self._attempt == 1 else f"t{self._attempt}"
-        message_id = f"{self._turn}.{self._step}{thought_suffix if is_thought else ''}"
+        message_id = f"{self._turn}.{self._step}"
+        if is_thought:
+            message_id += "t" if self._attempt == 1 else f"t{self._attempt}"
         for start in range(0, len(text), MAX_CHUNK):
             update = chunk(self._stream, text[start : start + MAX_CHUNK], message_id)
             if self._continuation and not is_thought:
@@ -225,11 +229,9 @@ class TurnView:
             if card.is_shown:
                 self._send(cards.arguments_update(card, arguments, self._folder))
             else:
-                self._send_first(card, arguments)
+                self._send_announcement(card, arguments)
         for card in unused:
             self._drop(card, cards.TRUNCATED_CALL)
-
-    # Cards
 
     def card_of(self, call: ToolCall) -> CallCard:
         """Return the card of a call; create and send it if there is none."""
@@ -237,23 +239,24 @@ class TurnView:
         card = self._cards.find(call.call_id)
         if card is not None:
             return card
-        card, parent = self._cards.add_subagent_call(call)
-        self._send_first(card, parse_object(call.arguments) or {}, parent)
+        card, parent_id = self._cards.add_subagent_call(call)
+        self._send_announcement(card, parse_object(call.arguments) or {}, parent_id)
         return card
 
-    def _announce(self, block: int, call_id: str, name: str) -> None:
+    def _announce(self, call_id: str, name: str) -> None:
         if name == TODO:
             return
-        card = self._cards.announce(block, call_id, name)
-        if card is not None:  # the call has no card of an earlier attempt
+        card = self._cards.announce(call_id, name)
+        if card is not None:
             self.flush()
-            self._send_first(card, None)
+            self._send_announcement(card, arguments=None)
 
-    def _send_first(self, card: CallCard, arguments: JsonObject | None, parent: str = "") -> None:
+    def _send_announcement(self, card: CallCard, arguments: JsonObject | None, parent_id: str = "") -> None:
+        """Send a card for the first time; `parent_id` is the id of the card of its sub-agent."""
         card.is_shown = True
         update = cards.announcement(card, arguments, self._folder)
-        meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}
-        if card.name == SHELL and self._features.has_terminals:
+        meta: JsonObject = {"qcode": {"parentToolCallId": parent_id}} if parent_id else {}
+        if self._has_terminal(card):
             update["content"] = [{"type": "terminal", "terminalId": card.card_id}]
             meta["terminal_info"] = {"terminal_id": card.card_id, "cwd": self._folder}
         if meta:
@@ -272,16 +275,16 @@ class TurnView:
             return
         card.add_output(clean(text))
         if card.card_id not in self._output_timers:
-            wait = TERMINAL_S if self._has_terminal(card) else OUTPUT_S
-            self._output_timers[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
+            delay_s = TERMINAL_S if self._has_terminal(card) else OUTPUT_S
+            self._output_timers[card.card_id] = asyncio.get_running_loop().call_later(delay_s, self._send_output, card)
 
-    def _show_output(self, card: CallCard) -> None:
+    def _send_output(self, card: CallCard) -> None:
         """Send the new output of a call for its terminal, or the end of all its output for its card."""
         self._output_timers.pop(card.card_id, None)
         update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": card.card_id}
         text = "".join(card.output)
         if self._has_terminal(card):
-            card.output, card.output_size = [], 0
+            card.output, card.output_chars = [], 0
             update["_meta"] = {"terminal_output": {"terminal_id": card.card_id, "data": text}}
         else:
             update["content"] = cards.output_content(text)
@@ -295,7 +298,7 @@ class TurnView:
         """Send the last update of a card."""
         call = event.call
         if call.name == TODO:
-            self._show_plan(event)
+            self._send_plan(event)
             return
         card = self.card_of(call)
         timer = self._output_timers.pop(card.card_id, None)
@@ -303,31 +306,32 @@ class TurnView:
             timer.cancel()
         has_terminal = self._has_terminal(card)
         if has_terminal and card.output:
-            self._show_output(card)
+            self._send_output(card)
         card.is_over = True
         outcome, state = event.outcome, event.state
         code = outcome.exit_code if has_terminal else None
         # Without an exit code, such as after a refusal, the card has the text of the result instead of the terminal.
         update = cards.finished_update(card, call, outcome, state, self._folder, has_terminal=code is not None)
         if code is not None:
-            ended: JsonObject = {"exit_code": code if code >= 0 else None, "signal": str(-code) if code < 0 else None}
-            update["_meta"] = {"terminal_exit": {"terminal_id": card.card_id, **ended}}
+            # A negative code is the number of the signal that ended the command.
+            exit_code, signal = (code, None) if code >= 0 else (None, str(-code))
+            ended: JsonObject = {"terminal_id": card.card_id, "exit_code": exit_code, "signal": signal}
+            update["_meta"] = {"terminal_exit": ended}
         self._send(update)
 
     def _drop(self, card: CallCard, why: str) -> None:
         card.is_over = True
         self._send(cards.dropped_update(card, why))
 
-    def _show_plan(self, event: ToolFinished) -> None:
+    def _send_plan(self, event: ToolFinished) -> None:
         """Send the to-do list as a plan."""
+        if event.state != "done":
+            return
         try:
             items = todo_items(parse_object(event.call.arguments) or {})
         except Refused:
             return
-        if event.state != "done":
-            return
         self.flush()
-        states = {"done": "completed"}
         self._send(
             {
                 "sessionUpdate": "plan",
@@ -335,14 +339,12 @@ class TurnView:
                     {
                         "content": one_line(item.task, 1_000),
                         "priority": "medium",
-                        "status": states.get(item.state, item.state),
+                        "status": "completed" if item.state == "done" else item.state,
                     }
                     for item in items
                 ],
             }
         )
-
-    # Usage and notices
 
     def _update_usage(self, usage: UsageUpdated) -> None:
         self._usage = usage
@@ -358,9 +360,10 @@ class TurnView:
         cost = None if usage.cost is None or self._cost_before is None else self._cost_before + usage.cost
         self._send(usage_update(usage.context_tokens, usage.context_window, cost))
 
-    def _send_event(
+    def _send_notice_of(
         self, event: Notice | CompactionStarted | Compacted | Waiting | LimitReached | ModelFellBack
     ) -> None:
+        """Send an event that is not about text, calls or usage: a notice, or the state of a compaction."""
         match event:
             case Notice(level=level, text=text):
                 self._notice(level, text)
@@ -371,8 +374,8 @@ class TurnView:
             case Compacted():
                 self._is_compacting = False
                 self._compaction("completed")
-            case Waiting(seconds=seconds, why=why):
-                self._notice("info", f"{why}; retrying in {seconds:.0f} s")
+            case Waiting():
+                self._notice("info", waiting_text(event))
             case LimitReached():
                 self._notice("warning", limit_wait_text(event))
             case ModelFellBack():
@@ -407,11 +410,13 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
     from qcode.agent.sessions.history import Thought
     from qcode.agent.sessions.replay import ReplayedPrompt
 
-    view, current = TurnView(0, folder, ClientFeatures(), send), -1  # before the first turn
+    view: TurnView | None = None
+    view_turn = 0
     for turn, item in items:
-        if turn != current:
-            view.end()
-            view, current = TurnView(turn, folder, ClientFeatures(), send), turn
+        if view is None or turn != view_turn:
+            if view is not None:
+                view.end()
+            view, view_turn = TurnView(turn, folder, ClientFeatures(), send), turn
         match item:
             case ReplayedPrompt(message=message, typed_text=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
@@ -424,5 +429,6 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
             case Retry() | Thought() | UsageUpdated() | Notice():
                 pass
             case _:
-                view.show(item)
-    view.end()
+                view.send_event(item)
+    if view is not None:
+        view.end()

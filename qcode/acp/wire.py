@@ -111,7 +111,9 @@ class EditorWire:
         self._output_drained.set()
         self._drain_task: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[None], RequestId] = {}
-        self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
+        """The requests of the client that are not answered yet."""
+        self._open_requests: dict[int, asyncio.Future[JsonObject]] = {}
+        """The answers to requests that qcode sent, by id."""
         self._last_id = 0
         self._unreleased_bytes = 0
         """Bytes of output that the reader counts as unhandled input.
@@ -120,24 +122,22 @@ class EditorWire:
         """
         self._reader = StdinReader(descriptor, on_line=self._handle_line, on_end=lambda _: self.end())
 
-    # Output
-
     def notify(self, method: str, params: JsonObject) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return its result. Raise `WireError` if the client reports an error or disconnects."""
-        self._last_id += 1
-        asked_id = self._last_id
-        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         if self._is_over:
             raise WireError(INTERNAL_ERROR, "the client is gone")
-        self._open_requests[asked_id] = answer
-        self._send({"jsonrpc": "2.0", "id": asked_id, "method": method, "params": params})
+        self._last_id += 1
+        request_id = self._last_id
+        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._open_requests[request_id] = answer
+        self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
         try:
             return await answer
         finally:
-            self._open_requests.pop(asked_id, None)
+            self._open_requests.pop(request_id, None)
 
     async def wait_until_writable(self) -> None:
         """Wait until the client has read most of the output."""
@@ -193,8 +193,6 @@ class EditorWire:
         self._unreleased_bytes = 0
         self._output_drained.set()
 
-    # Input
-
     def _handle_line(self, line: bytes | None) -> None:
         """Handle a line of input; None stands for a line that is too long."""
         if self._is_over:
@@ -214,38 +212,40 @@ class EditorWire:
         else:
             self._refuse(None, WireError(INVALID_REQUEST, "a message is one JSON object; batches are not supported"))
 
-    def _handle_message(self, message: JsonObject, cost: int) -> None:
-        """Handle a message; a request counts as `cost` bytes of unhandled input until it is answered."""
-        method, request_id = message.get("method"), message.get("id")
-        is_id = request_id is None or _is_id(request_id)
+    def _handle_message(self, message: JsonObject, size: int) -> None:
+        """Handle a message; a request counts as `size` bytes of unhandled input until it is answered."""
         if "method" not in message and ("result" in message or "error" in message):
-            if isinstance(request_id, int) and not isinstance(request_id, bool):
-                self._handle_response(request_id, message)
+            self._handle_response(message)
             return
-        known_id = request_id if isinstance(request_id, str | int | float) and _is_id(request_id) else None
-        if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not is_id:
-            self._refuse(known_id, WireError(INVALID_REQUEST, 'a request has "jsonrpc": "2.0", a method and an id'))
+        method, raw_id = message.get("method"), message.get("id")
+        request_id = _id_of(raw_id)
+        is_valid_id = raw_id is None or request_id is not None
+        if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not is_valid_id:
+            self._refuse(request_id, WireError(INVALID_REQUEST, 'a request has "jsonrpc": "2.0", a method and an id'))
             return
         is_notification = "id" not in message
         params = message.get("params")
         if params is not None and not isinstance(params, dict):
             if not is_notification:
-                self._refuse(known_id, invalid("the parameters must be an object"))
+                self._refuse(request_id, invalid("the parameters must be an object"))
             return
-        incoming = Incoming(method, params or {}, known_id, is_notification)
+        incoming = Incoming(method, params or {}, request_id, is_notification)
         task = asyncio.get_running_loop().create_task(self._serve(incoming))
-        self._tasks[task] = known_id
-        self._reader.hold(cost)
-        task.add_done_callback(lambda done: self._reader.release(cost))
+        self._tasks[task] = request_id
+        self._reader.hold(size)
+        task.add_done_callback(lambda done: self._reader.release(size))
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    def _handle_response(self, asked_id: int, message: JsonObject) -> None:
+    def _handle_response(self, message: JsonObject) -> None:
         """Complete a request that qcode sent; ignore the response to an unknown or completed request."""
-        answer = self._open_requests.get(asked_id)
+        request_id = message.get("id")
+        if not isinstance(request_id, int) or isinstance(request_id, bool):
+            return
+        answer = self._open_requests.get(request_id)
         if answer is None or answer.done():
             return
         result, error = message.get("result"), message.get("error")
-        if "error" in message and error is not None:
+        if error is not None:
             text = error.get("message") if isinstance(error, dict) else None
             answer.set_exception(WireError(INTERNAL_ERROR, text if isinstance(text, str) else "the client failed"))
         else:
@@ -253,8 +253,9 @@ class EditorWire:
 
     def cancel_request(self, request_id: RequestId) -> None:
         """Stop a request; it is answered with an error."""
-        for task, known_id in list(self._tasks.items()):
-            if known_id == request_id and type(known_id) is type(request_id):
+        for task, task_id in list(self._tasks.items()):
+            # The ids 1 and 1.0 are equal in Python, but they are written differently.
+            if task_id == request_id and type(task_id) is type(request_id):
                 task.cancel()
 
     async def _serve(self, incoming: Incoming) -> None:
@@ -283,14 +284,17 @@ class EditorWire:
         self._send({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
 
-def _is_id(value: Json) -> bool:
+def _id_of(value: Json) -> RequestId:
+    """Return a valid id; None for any other value."""
     match value:
         case bool():
-            return False
+            return None
         case float():
-            return isfinite(value)
+            return value if isfinite(value) else None
+        case str() | int():
+            return value
         case _:
-            return isinstance(value, str | int)
+            return None
 
 
 def encode(message: JsonObject) -> bytes:
@@ -306,6 +310,7 @@ def encode(message: JsonObject) -> bytes:
 
 
 def _finite(value: Json) -> Json:
+    """Return a value with null for each infinite number."""
     match value:
         case float():
             return value if isfinite(value) else None

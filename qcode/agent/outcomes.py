@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from math import ceil
 from typing import assert_never
 
 from qcode.protocol.approvals import (
@@ -38,10 +39,11 @@ from qcode.protocol.events import (
     StepStarted,
     TurnEnded,
     TurnEvent,
+    Waiting,
 )
 from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta, WebSearched
 from qcode.text.clean import one_line, quoted_line, single_spaced, visible
-from qcode.text.numbers import count_text, duration_text
+from qcode.text.numbers import count_text, duration_text, retry_countdown
 
 _CODE_BY_OUTCOME: Mapping[Outcome, ExitCode] = {
     Outcome.END_TURN: ExitCode.OK,
@@ -264,6 +266,11 @@ def _failure_text(ended: TurnEnded) -> str:
         return "the turn failed for an unknown reason"
     has_id = error.request_id and error.request_id not in error.message
     return error.message + (f" (request {error.request_id})" if has_id else "") + _rate_limit_end_text(error)
+
+
+def waiting_text(event: Waiting) -> str:
+    """Return why the turn waits before the next attempt, and for how long."""
+    return f"{event.why.rstrip('.')}, {retry_countdown(event.attempt, ceil(event.seconds))}"
 
 
 def limit_wait_text(event: LimitReached) -> str:

@@ -56,7 +56,7 @@ _QUESTION, _QUESTION_AFTER_CHANGE = "Do you trust this folder?", "Do you trust i
 _OPTIONS = """\
   1  trust        from now on: its files are used, your rules and modes apply
   2  once         the same, for this run only
-  3  restricted   its files are ignored; all but reading here needs approval
+  3  restricted   its files are ignored; qcode asks before anything but reading
   q  quit
 
 """

@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
@@ -33,7 +33,8 @@ NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 class _CancelledMessage:
     """A message that was interrupted before its turn began. The model never gets it."""
 
-    size = 0
+
+QueuedInput: TypeAlias = UserMessage | InvalidLine | _CancelledMessage
 
 
 async def run_exchange(
@@ -61,15 +62,17 @@ class Exchange:
 
     def __init__(self, output: RunOutput) -> None:
         self._output = output
-        self._has_header = False
-        self._queued: deque[UserMessage | InvalidLine | _CancelledMessage] = deque()
+        self._has_init = False
+        self._queued: deque[QueuedInput] = deque()
         self._queue_changed = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self._end_reason: str | None = None
+        """Why the input has ended, empty for its regular end; None while more input may follow."""
         self._current_run: Run | None = None
         self._reader: StdinReader | None = None
         self._line_count = 0
         self._has_result = False
+        """A result was written, so the run can end without another one."""
         self._finish_tasks: set[asyncio.Task[None]] = set()
         self._interrupts = Interrupts(cancel=self._cancel, force=self._force, flush=self._flush)
 
@@ -88,20 +91,17 @@ class Exchange:
             self._reader = StdinReader(
                 descriptor, on_line=self._handle_line, on_end=self._input_ended, first_bytes=first_bytes
             )
-            while (incoming := await self._next()) is not None:
+            while (incoming := await self._next_input()) is not None:
                 await self._unless_stopped(self._write_init())
                 if self._interrupts.number is not None:
                     break
-                code = await self._turn(incoming)
+                code = await self._run_input(incoming)
         if self._interrupts.number is not None:
-            # The last line of the stream must be a result.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(
-                    self._output.write(b"" if self._has_result else self._result_without_turn(None)), RESULT_TIMEOUT_S
-                )
+                await asyncio.wait_for(self._output.write(self._missing_result()), RESULT_TIMEOUT_S)
             return outcomes.signal_code(self._interrupts.number)
         if self._end_reason:
-            return await self._turn(InvalidLine(f"cannot read standard input: {self._end_reason}"))
+            return await self._run_input(InvalidLine(f"cannot read standard input: {self._end_reason}"))
         return await self._report_no_message() if code is None else code
 
     async def _begin(self) -> None:
@@ -109,39 +109,37 @@ class Exchange:
 
     async def _write_init(self) -> None:
         """Write the `init` line before the first turn."""
-        if not self._has_header:
+        if not self._has_init:
             await self._output.agent.toolbox.wait_for_servers()
-            self._has_header = True
+            self._has_init = True
             await self._output.write_header()
 
     async def _report_no_message(self) -> int:
         """Report that the input had no message, and return the exit code."""
         await self._output.stderr.write_line(NOTHING_ARRIVED)
-        await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))
+        await self._write_result_without_turn(ErrorInfo("usage", NOTHING_ARRIVED))
         return ExitCode.USAGE
-
-    # Input
 
     def _handle_line(self, line: bytes | None) -> None:
         """Queue a message, or answer a control request. `line` is None if it was too long."""
         self._line_count += 1
-        incoming = InvalidLine("it is too long") if line is None else self._read(line)
+        incoming = InvalidLine("it is too long") if line is None else self._parse(line)
         match incoming:
             case None:
                 return
             case ControlRequest():
-                self._control(incoming)
+                self._handle_control(incoming)
             case InvalidLine(reason=reason):
-                self._queue(InvalidLine(f"line {self._line_count} of standard input is invalid: {reason}"))
+                self._enqueue(InvalidLine(f"line {self._line_count} of standard input is invalid: {reason}"))
             case UserMessage():
-                self._queue(replace(incoming, size=len(line or b"")))
+                self._enqueue(replace(incoming, size=len(line or b"")))
         self._queue_changed.set()
 
-    def _queue(self, incoming: UserMessage | InvalidLine) -> None:
+    def _enqueue(self, incoming: UserMessage | InvalidLine) -> None:
         self.hold(incoming.size + MESSAGE_OVERHEAD_BYTES)
         self._queued.append(incoming)
 
-    def _unqueue(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> None:
+    def _release_queued(self, incoming: QueuedInput) -> None:
         """Release the bytes of a message that left the queue."""
         if not isinstance(incoming, _CancelledMessage):
             self.release(incoming.size + MESSAGE_OVERHEAD_BYTES)
@@ -156,7 +154,7 @@ class Exchange:
         if self._reader is not None:
             self._reader.release(size)
 
-    def _read(self, line: bytes) -> InputLine | None:
+    def _parse(self, line: bytes) -> InputLine | None:
         """Parse a line; return None if the exchange has nothing to do for it."""
         return read_line(line)
 
@@ -165,13 +163,13 @@ class Exchange:
         self._end_reason = reason
         self._queue_changed.set()
 
-    def _control(self, control: ControlRequest) -> None:
+    def _handle_control(self, control: ControlRequest) -> None:
         """Carry out a control request, and respond if the request has an id."""
         if control.subtype == "interrupt":
             if self._current_run is not None:
                 self._current_run.cancel()
             elif self._queued:
-                self._unqueue(self._queued[0])
+                self._release_queued(self._queued[0])
                 self._queued[0] = _CancelledMessage()
         if control.request_id is None:
             return
@@ -184,7 +182,8 @@ class Exchange:
             self._output.stderr.clear_status_now()
             if not self._output.pipe.push(encode({"type": "control_response", "response": response})):
                 self.hold(REQUEST_OVERHEAD_BYTES)
-                self._finish_tasks.add(task := asyncio.get_running_loop().create_task(self._finish_writing()))
+                task = asyncio.get_running_loop().create_task(self._finish_writing())
+                self._finish_tasks.add(task)
                 task.add_done_callback(self._finish_tasks.discard)
 
     async def _finish_writing(self) -> None:
@@ -193,14 +192,12 @@ class Exchange:
             await self._output.pipe.write(b"")
         self.release(REQUEST_OVERHEAD_BYTES)
 
-    # Turns
-
-    async def _next(self) -> UserMessage | InvalidLine | _CancelledMessage | None:
-        """Return the next message; None at the end of the input or after a signal."""
+    async def _next_input(self) -> QueuedInput | None:
+        """Return the next message or invalid line; None at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._queued:
                 incoming = self._queued.popleft()
-                self._unqueue(incoming)
+                self._release_queued(incoming)
                 return incoming
             if self._end_reason is not None:
                 return None
@@ -208,15 +205,15 @@ class Exchange:
             await self._queue_changed.wait()
         return None
 
-    async def _turn(self, incoming: UserMessage | InvalidLine | _CancelledMessage) -> int:
+    async def _run_input(self, incoming: QueuedInput) -> int:
         """Run the turn of a message, or report an invalid line; return the exit code."""
         match incoming:
             case InvalidLine(reason=reason):
                 await self._output.stderr.write_line(reason)
-                await self._put_result(ErrorInfo("bad_input", reason))
+                await self._write_result_without_turn(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
             case _CancelledMessage():
-                await self._put_result(None)
+                await self._write_result_without_turn(None)
                 return ExitCode.INTERRUPTED
             case UserMessage():
                 if self._output.agent.context.options.replay_user_messages:
@@ -230,20 +227,22 @@ class Exchange:
                     self._current_run = None
                     self._has_result = True
 
-    async def _put_result(self, error: ErrorInfo | None) -> None:
+    async def _write_result_without_turn(self, error: ErrorInfo | None) -> None:
         """Write the result of a line that started no turn; an `error` of None means that it was interrupted."""
         self._has_result = True
         await self._unless_stopped(self._output.write(self._result_without_turn(error)))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
-        """Return the result line, after the first line of the output if that is not written yet."""
+        """Return the result line, after the `init` line if that is not written yet."""
         result = encode(line_without_turn(error, self._output.agent.conversation.session_id))
-        if self._has_header:
+        if self._has_init:
             return result
-        self._has_header = True
+        self._has_init = True
         return encode(init_line(self._output.init_facts())) + result
 
-    # Signals
+    def _missing_result(self) -> bytes:
+        """Return the result of a run that a signal ended before its first result; otherwise nothing."""
+        return b"" if self._has_result else self._result_without_turn(None)
 
     def _cancel(self) -> None:
         if self._current_run is not None:
@@ -263,7 +262,7 @@ class Exchange:
             return
         self._output.stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
-            self._output.pipe.push(b"" if self._has_result else self._result_without_turn(None))
+            self._output.pipe.push(self._missing_result())
 
     async def _unless_stopped(self, writing: Coroutine[None, None, None]) -> None:
         """Await `writing` until it is done or a signal arrives. The next write completes an interrupted one."""

@@ -59,6 +59,11 @@ class InitFacts:
 
 CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 """Permission modes with another name in Claude Code."""
+_TERMINAL_REASONS: Mapping[str, str] = {
+    ErrorKind.STRUCTURED_OUTPUT: "structured_output_retry_exhausted",
+    ErrorKind.CONTEXT_OVERFLOW: "prompt_too_long",
+}
+"""The reasons of errors in the words of Claude Code; of other errors, `api_error`."""
 
 
 def line_id() -> str:
@@ -144,7 +149,7 @@ def result_line(
         "api_error_status": None if error is None else error.status,
         "modelUsage": models or {},
         "uuid": line_id(),
-        **({"resets_at": _time(error)} if error is not None and error.resets_at else {}),
+        **({"resets_at": _reset_time(error)} if error is not None and error.resets_at else {}),
     }
 
 
@@ -160,12 +165,6 @@ def terminal_reason(ended: TurnEnded, *, is_in_tools: bool) -> str:
             return _TERMINAL_REASONS.get(kind, "api_error")
         case _:
             return "completed"
-
-
-_TERMINAL_REASONS: Mapping[str, str] = {
-    ErrorKind.STRUCTURED_OUTPUT: "structured_output_retry_exhausted",
-    ErrorKind.CONTEXT_OVERFLOW: "prompt_too_long",
-}
 
 
 def _signal(sent: Signal) -> JsonObject:
@@ -291,7 +290,7 @@ def _other_fields(event: TurnEvent) -> JsonObject | None:
         case ev.LimitReached(error=error):
             return {
                 "subtype": "limit_wait",
-                "resets_at": _time(error),
+                "resets_at": _reset_time(error),
                 "seconds": round(event.seconds),
                 "limit": error.period,
                 "error": error.message,
@@ -372,11 +371,11 @@ def _error(error: ErrorInfo) -> JsonObject:
         "message": error.message,
         "status": error.status,
         "request_id": error.request_id,
-        **({"resets_at": _time(error)} if error.resets_at else {}),
+        **({"resets_at": _reset_time(error)} if error.resets_at else {}),
     }
 
 
-def _time(error: ErrorInfo) -> str | None:
+def _reset_time(error: ErrorInfo) -> str | None:
     return None if error.resets_at is None else utc_text(error.resets_at)
 
 

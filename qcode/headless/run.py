@@ -206,7 +206,7 @@ class Run:
         self._replies = 0
         self._latest_usage = UsageUpdated(Usage(), cost=None, context_tokens=0, context_window=0)
         self._end_event: TurnEnded | None = None  # None until the turn has ended, or was ended by force
-        self._has_result = False
+        self._has_result = False  # the result was passed to `Pipe`
         self._is_concluded = False  # the result and the messages for the user were written
         self._writes_header = writes_header
         """The header is still to be written, so the turn has not begun."""
@@ -242,7 +242,7 @@ class Run:
 
     async def run_turn(self, prompt: str, interrupts: Interrupts) -> int:
         """Run the turn to its end, write its output, and return its exit code."""
-        work = asyncio.ensure_future(self._work(prompt))
+        work = asyncio.ensure_future(self._run_and_write(prompt))
         force = asyncio.ensure_future(self._is_forced.wait())
         status_task = asyncio.ensure_future(self._refresh_status())
         timeout_s = self._output.agent.context.timeout_s(self._output.turn)
@@ -266,10 +266,10 @@ class Run:
             return outcomes.signal_code(interrupts.number)
         return outcomes.exit_code(ended)
 
-    async def _work(self, prompt: str) -> TurnEnded:
+    async def _run_and_write(self, prompt: str) -> TurnEnded:
         """Run the turn and write its output. After an internal error, write the result and raise the error again."""
         try:
-            self._end_event = await self._follow(prompt)
+            self._end_event = await self._run_events(prompt)
         except (OutputLostError, asyncio.CancelledError):
             raise
         except BaseException as failure:
@@ -281,15 +281,16 @@ class Run:
         await self._conclude()
         return self._end_event
 
-    async def _follow(self, prompt: str) -> TurnEnded:
+    async def _run_events(self, prompt: str) -> TurnEnded:
+        """Run the turn, and with `-v` collect the log messages of tool servers meanwhile. Return its last event."""
         if not self._output.is_verbose or self._output.agent.servers is None:
-            return await self._follow_events(prompt)
+            return await self._handle_events(prompt)
         from qcode.agent.mcp import SERVER_LOG
 
         with server_messages(SERVER_LOG) as self._server_messages:
-            return await self._follow_events(prompt)
+            return await self._handle_events(prompt)
 
-    async def _follow_events(self, prompt: str) -> TurnEnded:
+    async def _handle_events(self, prompt: str) -> TurnEnded:
         if self._writes_header:
             await self._output.agent.toolbox.wait_for_servers()
             self._writes_header = False
@@ -368,10 +369,11 @@ class Run:
         await self._write_result()
         ended = self._end_event
         assert ended is not None
-        if self._output.is_verbose:
-            for sent in ended.signals if self._output.format == "text" else ():
+        if self._output.is_verbose and self._format == "text":  # the JSON formats have the signals in the result
+            for sent in ended.signals:
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
                 await self._stderr.write_line(f"signal {sent.name}: {arguments}")
+        if self._output.is_verbose:
             await self._stderr.write_line(summary(ended))
         if (text := incomplete_reason(ended)) and text not in self._notice_texts:
             await self._stderr.write_line(text)
@@ -387,10 +389,12 @@ class Run:
     async def _write_result(self) -> None:
         """Write the result. If an earlier write of it was interrupted, write the rest, which `Pipe` has kept."""
         await self._stderr.clear_status()
-        await self._pipe.write(b"" if self._has_result else self._result())
+        await self._pipe.write(self._unwritten_result())
 
-    def _result(self) -> bytes:
-        """Return the result for stdout. The caller must write it: from now on, it counts as passed to `Pipe`."""
+    def _unwritten_result(self) -> bytes:
+        """Return the result for stdout, and nothing in later calls: the caller passes it to `Pipe`."""
+        if self._has_result:
+            return b""
         self._has_result = True
         ended = self._end_event or self._end_without_event(Outcome.CANCELLED, error=None)
         schema = self._output.agent.context.schema
@@ -406,15 +410,18 @@ class Run:
                 models=self._spending.as_json(),
                 is_in_tools=self._is_in_tools,
             )
-            is_first = self._writes_header and self._format == "stream-json"  # ended while tool servers were starting
-            return (encode(init_line(self._output.init_facts())) if is_first else b"") + self.encode(self.result(line))
+            result = self.encode(self.adapt_result(line))
+            if self._format == "stream-json" and self._writes_header:  # the turn ended while tool servers were starting
+                return encode(init_line(self._output.init_facts())) + result
+            return result
         structured = structured_answer(ended, schema)
         text = structured.text if structured else ended.text
-        text = clean(text) if self._output.is_stdout_tty else text
+        if self._output.is_stdout_tty:
+            text = clean(text)
         return utf8(text if not text or text.endswith("\n") else f"{text}\n")
 
-    def result(self, line: JsonObject) -> JsonObject:
-        """Return the `result` object to write. A subclass may change it."""
+    def adapt_result(self, line: JsonObject) -> JsonObject:
+        """Return the `result` object to write. `HostRun` overrides this."""
         return line
 
     async def _interrupt(self, work: asyncio.Future[TurnEnded]) -> TurnEnded:
@@ -433,7 +440,7 @@ class Run:
         """Write as much of the result as fits without blocking, right before the program exits."""
         self._stderr.clear_status_now()
         with contextlib.suppress(OutputLostError):
-            self._pipe.push(b"" if self._has_result else self._result())
+            self._pipe.push(self._unwritten_result())
 
     def _end_without_event(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
         """Build a `TurnEnded` for a turn that ended without one, from the events so far."""
@@ -500,7 +507,7 @@ class Interrupts:
     @contextmanager
     def end_at_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        before: dict[signal.Signals, Any] = {}
+        previous_handlers: dict[signal.Signals, Any] = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             previous = signal.getsignal(number)
             if previous is signal.SIG_IGN:
@@ -510,13 +517,13 @@ class Interrupts:
             except (ValueError, RuntimeError, NotImplementedError):
                 # Only the main thread can handle signals; in other threads the caller cancels the task.
                 continue
-            before[number] = previous
+            previous_handlers[number] = previous
         try:
             yield
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            for number, previous in before.items():
+            for number, previous in previous_handlers.items():
                 loop.remove_signal_handler(number)
                 if callable(previous):
                     signal.signal(number, previous)

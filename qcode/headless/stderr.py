@@ -11,10 +11,17 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, restored_text, retry_text
+from qcode.agent.outcomes import (
+    fallback_text,
+    hook_ended_text,
+    hook_text,
+    limit_wait_text,
+    restored_text,
+    retry_text,
+    waiting_text,
+)
 from qcode.protocol import events as ev
 from qcode.protocol.events import (
     DECLINED,
@@ -29,7 +36,6 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
-from qcode.text.numbers import retry_countdown
 
 _ERASE = b"\r\x1b[2K"
 _MIN_WIDTH = 20  # columns
@@ -128,32 +134,32 @@ class Progress:
 
     def __init__(self) -> None:
         self.status = "starting"
-        self._size = 0
-        """The number of characters of the current reply."""
+        self._reply_chars = 0
 
     def update_from(self, event: TurnEvent) -> None:
         match event:
             case ev.StepStarted(step=step):
-                self._size = 0
+                self._reply_chars = 0
                 self.status = "waiting for the model" if step == 1 else f"waiting for the model (reply {step})"
             case ReasoningDelta():
                 self.status = "thinking"
             case TextDelta(text=text):
-                self._size += len(text)
-                self.status = f"writing, {self._size:,} characters"
+                self._reply_chars += len(text)
+                self.status = f"writing, {self._reply_chars:,} characters"
             case ev.ToolCallProgress(name=name, size=size):
                 self.status = f"preparing {_call_in_words(name)}, {size:,} characters"
             case ev.CompactionStarted():
                 self.status = "compacting the conversation"
             case ev.Retry():
-                self._size = self._size if event.is_continuation else 0
+                if not event.is_continuation:
+                    self._reply_chars = 0
                 self.status = retry_text(event)
             case ev.AgentEvent(event=ev.ToolStarted(call=call)):
                 self.status = f"a sub-agent is running {_call_in_words(call.name)}"
             case ev.ToolStarted(call=call):
                 self.status = f"running {_call_in_words(call.name)}"
-            case ev.Waiting(seconds=seconds, why=why, attempt=attempt):
-                self.status = f"{why}, {retry_countdown(attempt, ceil(seconds))}"
+            case ev.Waiting():
+                self.status = waiting_text(event)
             case ev.LimitReached():
                 self.status = limit_wait_text(event)
             case ev.HookStarted():
@@ -187,7 +193,7 @@ def verbose_message(event: TurnEvent) -> str:
         case ev.PartialRestored():
             return restored_text(event)
         case ev.Waiting():
-            return f"{event.why.rstrip('.')}, {retry_countdown(event.attempt, ceil(event.seconds))}"
+            return waiting_text(event)
         case ev.HookEnded():
             return hook_ended_text(event)
         case ev.ToolFinished():
@@ -195,9 +201,9 @@ def verbose_message(event: TurnEvent) -> str:
             from qcode.agent.call_titles import state_text  # only for `-v`
 
             state = state_text(event.call.name, event.state, detail)
-            return f"{event.call.name}: {state}" + (
-                f", {detail}" if detail not in ("", event.state, state, DECLINED) else ""
-            )
+            message = f"{event.call.name}: {state}"
+            # The detail may repeat the state, as in `edit: declined, declined`.
+            return message if detail in ("", event.state, state, DECLINED) else f"{message}, {detail}"
         case _:
             return ""
 

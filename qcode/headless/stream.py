@@ -84,17 +84,16 @@ class StreamLines:
 
     def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
         """Return the lines for a finished reply."""
-        message, stop = event.message, STOP_REASONS.get(event.stop) if event.stop is not None else None
+        message = event.message
         if message is None:
             self._message.discard()
             return []
+        stop = STOP_REASONS.get(event.stop) if event.stop is not None else None
         usage = self.usage(usage_json(reply_usage(event.attempts)))
         content: list[Json] = [self.block(block) for block in message.blocks]
         # A truncated call has no arguments to stream, and was never run.
         complete = [
-            content_of_block
-            for content_of_block, block in zip(content, message.blocks, strict=True)
-            if not is_truncated(block)
+            block_json for block_json, block in zip(content, message.blocks, strict=True) if not is_truncated(block)
         ]
         streamed = self._message.end(complete, stop, usage) if self._has_deltas else []
         line = self.with_ids(
@@ -120,14 +119,15 @@ class StreamLines:
         responses: list[Json] = [
             response
             for block in message.blocks
-            if isinstance(block, ToolResult) and (response := self._response(block)) is not None
+            if isinstance(block, ToolResult) and (response := self._tool_response(block)) is not None
         ]
         line = self._user([self.block(block) for block in message.blocks])
         if responses:
             line["tool_use_result"] = responses[0] if len(responses) == 1 else responses
         return [line]
 
-    def _response(self, result: ToolResult) -> Json:
+    def _tool_response(self, result: ToolResult) -> Json:
+        """Return the result of a call in the form of Claude Code's tools; None if the call never ran."""
         finished = self._finished_tools.pop(result.call_id, None)
         return None if finished is None else tool_response(finished)
 
@@ -171,8 +171,8 @@ class _MessageEvents:
         """Begin a new message. The message before is complete, or a retry replaces it."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
-        self._open: tuple[int, str] | None = None  # the block that gets deltas: its number in the events, and its kind
-        self._index = -1  # the index of the last block in the lines
+        self._open_block: tuple[int, str] | None = None  # its number in the events of the reply, and its kind
+        self._index = -1  # of the last block in the lines
 
     def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
         """Return a message in the form of Anthropic's API."""
@@ -191,22 +191,24 @@ class _MessageEvents:
         """Return the stream event for a delta, preceded by those that start its message or block if it is the first."""
         kind = "text" if isinstance(event, TextDelta) else "thinking"
         delta: JsonObject = {"type": f"{kind}_delta", kind: event.text}
-        if self._open == (event.block, kind):
-            return [self._delta(delta)]
-        empty: JsonObject = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-        opening = [*self._start(), *self._close(), self._begin(empty)]
-        self._open = (event.block, kind)
-        return [*opening, self._delta(delta)]
+        if self._open_block == (event.block, kind):
+            return [self._block_delta(delta)]
+        empty: JsonObject = {"type": kind, kind: ""}
+        if kind == "thinking":
+            empty["signature"] = ""
+        opening = [*self._message_start(), *self._block_stop(), self._block_start(empty)]
+        self._open_block = (event.block, kind)
+        return [*opening, self._block_delta(delta)]
 
     def end(self, content: Sequence[Json], stop: str | None, usage: JsonObject) -> list[JsonObject]:
         """Return the events for the tool calls, each with its complete arguments, and for the end of the message."""
-        events = [*self._start(), *self._close()]
+        events = [*self._message_start(), *self._block_stop()]
         for block in content:
             if isinstance(block, dict) and block["type"] == "tool_use":
                 arguments = json.dumps(block["input"], ensure_ascii=False)
                 delta: JsonObject = {"type": "input_json_delta", "partial_json": arguments}
-                events.append(self._begin({**block, "input": {}}))
-                events += [self._delta(delta), {"type": "content_block_stop", "index": self._index}]
+                events.append(self._block_start({**block, "input": {}}))
+                events += [self._block_delta(delta), {"type": "content_block_stop", "index": self._index}]
         ending: JsonObject = {"stop_reason": stop, "stop_sequence": None}
         return [
             *events,
@@ -214,23 +216,25 @@ class _MessageEvents:
             {"type": "message_stop"},
         ]
 
-    def _start(self) -> list[JsonObject]:
+    def _message_start(self) -> list[JsonObject]:
+        """Return the event that starts the message; nothing if it was returned already."""
         if self._is_started:
             return []
         self._is_started = True
         return [{"type": "message_start", "message": self.envelope([], None, self._no_usage())}]
 
-    def _begin(self, block: JsonObject) -> JsonObject:
+    def _block_start(self, block: JsonObject) -> JsonObject:
         self._index += 1
         return {"type": "content_block_start", "index": self._index, "content_block": block}
 
-    def _delta(self, delta: JsonObject) -> JsonObject:
+    def _block_delta(self, delta: JsonObject) -> JsonObject:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _close(self) -> list[JsonObject]:
-        if self._open is None:
+    def _block_stop(self) -> list[JsonObject]:
+        """Return the event that ends the block with deltas; nothing if there is none."""
+        if self._open_block is None:
             return []
-        self._open = None
+        self._open_block = None
         return [{"type": "content_block_stop", "index": self._index}]
 
 

@@ -170,6 +170,8 @@ class Choice:
     """Explains the answer; it may be empty."""
 
 
+SKIPPED_QUESTION = "The user skipped the question. Choose the most likely intention and continue."
+"""The answer to a question of the model that the user skips, for the model."""
 OWN_QUESTION = "qcode itself"
 """The `server` of a question that qcode itself asks. The name of a real server cannot contain a blank."""
 

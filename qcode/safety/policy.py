@@ -41,6 +41,7 @@ from qcode.safety.verdict import (
     PLAN,
     PLAN_RUNS,
     RESTRICTED,
+    RESTRICTED_HERE,
     SANDBOXED,
     SHELL_NOT_READ_ONLY,
     SHELL_PATH,
@@ -565,7 +566,7 @@ _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_RESTRICTED = Verdict("ask", "this folder is not trusted: only reading runs without asking", RESTRICTED)
+_RESTRICTED = Verdict("ask", RESTRICTED_HERE, RESTRICTED)
 _NO_SANDBOX_TO_WRITE = Verdict(
     "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )

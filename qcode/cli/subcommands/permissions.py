@@ -184,7 +184,7 @@ def list_lines(permissions: Permissions, *, is_complete: bool = True) -> Iterato
     """Yield the mode and every rule as lines, each with its origin; `is_complete`: the configuration is valid."""
     yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
     if not permissions.is_trusted:
-        yield "this folder is not trusted: allow rules are ignored, and in every mode all but reading needs approval"
+        yield "restricted folder: qcode asks before anything but reading; allow rules do not apply"
     rules = permissions.rules()
     for rule in rules:
         yield visible(f"{rule.effect} {rule.text} ({rule.origin})")

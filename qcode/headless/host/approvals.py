@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.claude.rules import QCODE_MODES, convert_rule
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
+from qcode.agent.mcp.elicitation import DECLINE
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
 from qcode.headless.host.requests import RunControls
 from qcode.headless.host.wire import HostError, HostWire
 from qcode.protocol.approvals import (
+    SKIPPED_QUESTION,
     AcceptPlan,
     Allow,
     Answer,
@@ -34,20 +36,17 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import Notice
 from qcode.protocol.messages import ToolCall
 from qcode.text.clean import one_line, shown_line
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import Json, JsonObject, object_in, objects_in
 
 if TYPE_CHECKING:
     from qcode.agent.permissions import Permissions
 
-DECLINE = "Decline"
-"""The choice that declines a question of a tool server. Dismissing the question cancels it instead."""
-_SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
 _UNUSABLE = "the host changed the input of the call, and the changed input cannot be used: {reason}"
 _TOO_LONG = (
     "not run: the call is too long to be shown to the user ({count:,} characters). Write it to a file in smaller steps"
 )
 _FOR_THIS_RUN = "folders are added and removed for this run only; pass --add-dir to add them to other runs"
-_UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it. Start qcode with --trust to trust it"
+_UNTRUSTED = ". Restricted folder: qcode asks before anything but reading. Start qcode with --trust to lift this"
 _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
 
@@ -78,7 +77,7 @@ class HostApprovals:
         fields = request_fields(approval, self._controls.names)
         size = len(str(fields["input"]))
         if size > MAX_LINE_CHARS // 2:
-            # A call that the user cannot see in full must not run.
+            # A call that the user cannot see in full must not run. Half of the line is left for escapes.
             return Deny(_TOO_LONG.format(count=size))
         try:
             answer = await self._wire.request("can_use_tool", fields)
@@ -120,45 +119,38 @@ class HostApprovals:
 
     def _allow(self, approval: CallApproval, answer: JsonObject) -> Decision:
         """Convert an answer that allows a call to the decision for the type of the approval."""
-        updates = answer.get("updatedPermissions")
-        accepted = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+        listed = answer.get("updatedPermissions")
+        updates = objects_in(listed) if isinstance(listed, list) else []
         value = answer.get("updatedInput")
-        values = value if isinstance(value, dict) else None
+        updated_input = value if isinstance(value, dict) else None
         match approval:
             case Question():
-                return _answer(approval, values or {})
+                return _answer(approval, updated_input or {})
             case PlanApproval():
-                mode = self._plan_mode(accepted)
-                return AcceptPlan(mode)
+                return AcceptPlan(_mode_in(updates))
             case RepeatedCall():
                 return Allow()
             case ToolApproval():
-                allow = Allow(self._scope(approval, accepted))
-                revised = self._revision(approval.call, values) if values is not None else None
+                allow = Allow(self._scope(approval, updates))
+                revised = self._revision(approval.call, updated_input) if updated_input is not None else None
                 if isinstance(revised, Revise):
                     self._edited_allows[approval.id] = allow
                 return revised or allow
             case ImpossibleCall():
                 return Deny()
 
-    def _revision(self, call: ToolCall, values: JsonObject) -> Decision | None:
+    def _revision(self, call: ToolCall, updated_input: JsonObject) -> Revise | Deny | None:
         """Return the host's edit of a call, a denial if it cannot be translated, None if nothing changed."""
         names = self._controls.names
-        if values == names.input_of(call):
+        if updated_input == names.input_of(call):
             return None
         try:
-            name, arguments = from_claude(names.tool_name(call.name), values)
+            name, arguments = from_claude(names.tool_name(call.name), updated_input)
         except UntranslatableError as error:
             return Deny(_UNUSABLE.format(reason=error))
         if name != call.name:
             return Deny(_UNUSABLE.format(reason="it belongs to another tool"))
         return Revise(arguments=arguments)
-
-    def _plan_mode(self, updates: list[JsonObject]) -> ApprovalMode:
-        for update in updates:
-            if update.get("type") == "setMode" and isinstance(mode := update.get("mode"), str):
-                return QCODE_MODES.get(mode, "default")
-        return "default"
 
     def _scope(self, approval: ToolApproval, updates: list[JsonObject]) -> Scope:
         """Apply the permission updates of the answer; return the scope of the approval."""
@@ -202,9 +194,10 @@ class HostApprovals:
             self._controls.notice(Notice("warning", f"a permission update was not applied: {problem}"))
 
     def _remove(self, texts: set[str]) -> None:
+        """Remove the allow rules of this session with these texts, which are in the form of Claude Code."""
         for rule in self._permissions.rules():
-            claude_text = claude_rule(rule.text)
-            if rule.number and rule.effect == "allow" and claude_text is not None and _rule_text(claude_text) in texts:
+            converted = claude_rule(rule.text) if rule.number and rule.effect == "allow" else None
+            if converted is not None and _rule_text(converted) in texts:
                 self._permissions.remove(rule.number)
 
     def _refuse(self, update: JsonObject) -> None:
@@ -262,7 +255,9 @@ def claude_rule(rule: str) -> JsonObject | None:
     pattern = after_bracket.removesuffix(")")
     if kind == "mcp":
         server, _, tool = pattern.partition("/")
-        return {"toolName": f"mcp__{server}" if tool in ("", "*") else f"mcp__{server}__{tool}"} if server else None
+        if not server:
+            return None
+        return {"toolName": f"mcp__{server}" if tool in ("", "*") else f"mcp__{server}__{tool}"}
     name = _TOOLS.get(kind)
     if name is None:
         return None
@@ -282,16 +277,22 @@ def _rule_text(rule: Json) -> str:
             raise ValueError("a rule needs a toolName")
 
 
-def _answer(question: Question, values: JsonObject) -> Answer:
-    """Return the answer to this question. The host sends answers by the text of their questions.
+def _mode_in(updates: list[JsonObject]) -> ApprovalMode:
+    """Return the mode that an accepted plan switches to: that of the first update with one, otherwise `default`."""
+    modes = (update.get("mode") for update in updates if update.get("type") == "setMode")
+    mode = next((mode for mode in modes if isinstance(mode, str)), "default")
+    return QCODE_MODES.get(mode, "default")
 
-    If no text fits, the first answer is returned.
+
+def _answer(question: Question, updated_input: JsonObject) -> Answer:
+    """Return the answer to a question. The host sends `{"answers": {"Which color?": "red"}}`.
+
+    If the arguments of the call contain none of these questions, the first answer counts.
     """
-    answers = values.get("answers")
-    typed = answers if isinstance(answers, dict) else {}
+    answers = object_in(updated_input.get("answers"))
     arguments = question.call.arguments
-    chosen = next((text for key, text in typed.items() if key and key in arguments), None)
-    chosen = chosen if chosen is not None else next(iter(typed.values()), None)
-    if isinstance(chosen, list):
-        chosen = ", ".join(str(item) for item in chosen)
-    return Answer(chosen if isinstance(chosen, str) and chosen.strip() else _SKIPPED)
+    fitting = [answer for asked, answer in answers.items() if asked and asked in arguments and answer is not None]
+    answer = next(iter(fitting or answers.values()), None)
+    if isinstance(answer, list):  # several choices
+        answer = ", ".join(str(item) for item in answer)
+    return Answer(answer if isinstance(answer, str) and answer.strip() else SKIPPED_QUESTION)

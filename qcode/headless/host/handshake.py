@@ -19,19 +19,16 @@ if TYPE_CHECKING:
     from qcode.agent.subagent_kinds import SubagentKind
     from qcode.config.definitions import CustomCommand
 
-_USED = frozenset(
-    (
-        *("subtype", "hooks", "agents", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema", "title"),
-        *("forwardSubagentText", "skills", "planModeInstructions"),
-    )
-)
-_HARMLESS = frozenset(
-    (
-        *("sdkMcpServerConfigs", "sdkMcpServerManifests", "sdkMcpServerManifestsOrigin", "systemPromptSnapshot"),
-        *("supportedDialogKinds", "perTaskStopAffordance", "promptSuggestions", "agentProgressSummaries"),
-        *("rapidFollowupPreempt", "excludeDynamicSections"),
-    )
-)
+_COMPACT = "Replace older messages by a summary."
+_USED_FIELDS = {
+    "subtype", "hooks", "agents", "sdkMcpServers", "systemPrompt", "appendSystemPrompt", "jsonSchema", "title",
+    "forwardSubagentText", "skills", "planModeInstructions",
+}  # fmt: skip
+_HARMLESS_FIELDS = {
+    "sdkMcpServerConfigs", "sdkMcpServerManifests", "sdkMcpServerManifestsOrigin", "systemPromptSnapshot",
+    "supportedDialogKinds", "perTaskStopAffordance", "promptSuggestions", "agentProgressSummaries",
+    "rapidFollowupPreempt", "excludeDynamicSections",
+}  # fmt: skip
 """Fields that an SDK always sends. Ignoring them loses nothing, so no notice names them."""
 
 
@@ -60,26 +57,26 @@ class Handshake:
     @classmethod
     def read(cls, request_id: Json, request: JsonObject) -> Handshake:
         """Read a request. A field with a wrong type counts as ignored."""
-        ignored = [name for name, value in request.items() if name not in _USED | _HARMLESS and value]
-        hooks, agents = (_object(request, name, ignored) for name in ("hooks", "agents"))
+        known = _USED_FIELDS | _HARMLESS_FIELDS
+        ignored = [name for name, value in request.items() if name not in known and value]
         return cls(
             request_id,
-            hooks or {},
-            agents or {},
-            _texts(request, "sdkMcpServers", ignored) or (),
-            _joined(_texts(request, "systemPrompt", ignored)),
-            _joined(_texts(request, "appendSystemPrompt", ignored)) or "",
-            _object(request, "jsonSchema", ignored),
-            _joined(_texts(request, "title", ignored)) or "",
-            request.get("forwardSubagentText") is True,
-            _texts(request, "skills", ignored),
-            _joined(_texts(request, "planModeInstructions", ignored)) or "",
-            tuple(ignored),
+            hooks=_object(request, "hooks", ignored) or {},
+            agents=_object(request, "agents", ignored) or {},
+            servers=_texts(request, "sdkMcpServers", ignored) or (),
+            system_prompt=_joined(_texts(request, "systemPrompt", ignored)),
+            append_system_prompt=_joined(_texts(request, "appendSystemPrompt", ignored)) or "",
+            schema=_object(request, "jsonSchema", ignored),
+            title=_joined(_texts(request, "title", ignored)) or "",
+            forwards_text=request.get("forwardSubagentText") is True,
+            skills=_texts(request, "skills", ignored),
+            plan_instructions=_joined(_texts(request, "planModeInstructions", ignored)) or "",
+            ignored_fields=tuple(ignored),
         )
 
     def applied_to(self, options: Options) -> Options:
         """Return the options of the command line combined with those of the request."""
-        mcp_config, _ = _without_host_servers(options.mcp_config)
+        mcp_config, _ = _split_host_servers(options.mcp_config)
         added = "\n\n".join(filter(None, (options.append_system_prompt, self.append_system_prompt)))
         schema = options.json_schema if self.schema is None else json.dumps(self.schema)
         return replace(
@@ -92,7 +89,8 @@ class Handshake:
 
     def server_names(self, options: Options) -> tuple[str, ...]:
         """Return the names of the servers inside the host: those of the request and of `--mcp-config`."""
-        return tuple(dict.fromkeys((*self.servers, *_without_host_servers(options.mcp_config)[1])))
+        _, configured = _split_host_servers(options.mcp_config)
+        return tuple(dict.fromkeys((*self.servers, *configured)))
 
     def kinds(self) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
         """Return the sub-agents that the host defines, and a line for each problem with one."""
@@ -123,7 +121,7 @@ class Handshake:
         )
 
 
-def _without_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
+def _split_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, ...], tuple[str, ...]]:
     """Return the values of `--mcp-config` without the servers inside the host, and the names of these."""
     paths: list[PathText] = []
     names: list[str] = []
@@ -138,11 +136,13 @@ def _without_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, 
         ]
         names += host_servers
         others = {name: config for name, config in servers.items() if name not in host_servers}
-        paths += [json.dumps({"mcpServers": others})] if others else []
+        if others:
+            paths.append(json.dumps({"mcpServers": others}))
     return tuple(paths), tuple(names)
 
 
 def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | None:
+    """Return the object in a field; None if it is missing, or invalid, which adds the field to `ignored`."""
     value = request.get(name)
     if value is not None and not isinstance(value, dict):
         ignored.append(name)
@@ -150,7 +150,7 @@ def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | 
 
 
 def _texts(request: JsonObject, name: str, ignored: list[str]) -> tuple[str, ...] | None:
-    """Return the texts in a field, which is a string or a list of strings; None if it is missing or invalid."""
+    """Return the texts in a field, which is a string or a list of strings; None as in `_object`."""
     value = request.get(name)
     if value is None:
         return None
@@ -175,12 +175,14 @@ def handshake_answer(
     commands: Sequence[CustomCommand], kinds: Sequence[SubagentKind], model: str, small_model: str | None
 ) -> JsonObject:
     """Return the answer to the request: the choices for its user. `model` is the first model."""
-    rows: list[Json] = [{"name": "compact", "description": COMPACT, "argumentHint": "[what to keep]"}]
+    rows: list[Json] = [{"name": "compact", "description": _COMPACT, "argumentHint": "[what to keep]"}]
     for command in commands:
         description = command.description or command.prompt.strip().split("\n", 1)[0]
         row: JsonObject = {"name": command.name, "description": one_line(description, 200)}
         rows.append({**row, "argumentHint": one_line(command.argument, 100)})
-    models = {"default": model, **({small_model: small_model} if small_model else {})}
+    models = {"default": model}
+    if small_model:
+        models[small_model] = small_model
     return {
         "commands": rows,
         "agents": [{"name": kind.name, "description": kind.purpose} for kind in kinds],
@@ -191,6 +193,3 @@ def handshake_answer(
         "hook_on_failure_supported": True,
         "pending_permission_requests": [],
     }
-
-
-COMPACT = "Replace older messages by a summary."

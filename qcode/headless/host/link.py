@@ -42,8 +42,6 @@ class HostLink:
             raise HostError(INPUT_CLOSED)
         return await self.wire.request(subtype, fields)
 
-    # Hooks
-
     def hooks(self, registered: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
         """Return the hooks of the handshake by event, and a line for each that cannot run."""
         by_event: dict[str, list[Hook]] = {}
@@ -63,10 +61,10 @@ class HostLink:
         names, timeout = matcher.get("matcher"), matcher.get("timeout")
         return [
             Hook(
-                names if isinstance(names, str) else "",
-                self._hook_function(callback_id),
-                float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None,
-                _ON_FAILURE.get(matcher.get("onFailure")),
+                matcher=names if isinstance(names, str) else "",
+                function=self._hook_function(callback_id),
+                timeout=float(timeout) if isinstance(timeout, int | float) and timeout > 0 else None,
+                on_failure=_ON_FAILURE.get(matcher.get("onFailure")),
                 may_allow=True,
             )
             for callback_id in ids
@@ -81,8 +79,6 @@ class HostLink:
 
         call_back.__qualname__ = shown_line(callback_id, 80)  # the name of the hook in messages
         return call_back
-
-    # Servers
 
     def connections(self, names: Sequence[str]) -> dict[str, Any]:
         """Return a function for each named server that connects to it."""

@@ -36,7 +36,6 @@ _STATES = {
     "restricted": "disabled",
 }
 _NAME_TAKEN = "the configuration has a server of this name"
-_COLORS = ("blue", "magenta", "cyan", "green", "yellow", "gray", "white")
 
 
 class RunControls:
@@ -94,17 +93,16 @@ class RunControls:
 
     def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
         """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
+        current = self._agent.context.added_folders
+        if not are_added:
+            removed = {Path(str(folder)) for folder in folders}
+            self._agent.use_folders([path for path in current if path not in removed])
+            return
         try:
-            paths = [resolve_added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
+            added = [resolve_added_folder(str(folder)) for folder in folders]
         except QcodeError as problem:
             raise ValueError(str(problem)) from None
-        added_folders = self._agent.context.added_folders
-        if are_added:
-            self._agent.use_folders(
-                (*added_folders, *(path for path in dict.fromkeys(paths) if path not in added_folders))
-            )
-        else:
-            self._agent.use_folders([path for path in added_folders if path not in paths])
+        self._agent.use_folders(tuple(dict.fromkeys((*current, *added))))
 
 
 def effort_of(tokens: Json) -> Effort | None:
@@ -182,17 +180,17 @@ def context_usage(agent: Agent) -> JsonObject:
 
 def _categories(report: ContextReport) -> list[JsonObject]:
     rows = (
-        ("system_prompt", "System prompt", report.system, "used"),
-        ("memory_files", "Memory files", report.instructions, "used"),
-        ("system_tools", "Tools", report.tools, "used"),
-        ("messages", "Messages", report.messages, "used"),
-        ("messages", "Tool output", report.tool_output, "used"),
-        ("autocompact_buffer", "Reply reserve", report.reserve, "buffer"),
-        ("free_space", "Free space", report.free, "free"),
+        ("system_prompt", "System prompt", report.system, "blue", "used"),
+        ("memory_files", "Memory files", report.instructions, "magenta", "used"),
+        ("system_tools", "Tools", report.tools, "cyan", "used"),
+        ("messages", "Messages", report.messages, "green", "used"),
+        ("messages", "Tool output", report.tool_output, "yellow", "used"),
+        ("autocompact_buffer", "Reply reserve", report.reserve, "gray", "buffer"),
+        ("free_space", "Free space", report.free, "white", "free"),
     )
     return [
-        {"id": row, "name": name, "tokens": tokens, "color": color, "kind": kind}
-        for (row, name, tokens, kind), color in zip(rows, _COLORS, strict=True)
+        {"id": category, "name": name, "tokens": tokens, "color": color, "kind": kind}
+        for category, name, tokens, color, kind in rows
     ]
 
 
@@ -201,14 +199,14 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
     if subtype == "mcp_status":
         return mcp_status(agent)
     name, servers = request.get("serverName"), agent.servers
-    if servers is None or not any(status.name == name for status in servers.statuses()):
-        if isinstance(name, str):
-            raise ValueError(f'there is no tool server "{shown_line(name, 80)}"')
+    if not isinstance(name, str):
         raise ValueError("serverName must be the name of a tool server")
+    if servers is None or not any(status.name == name for status in servers.statuses()):
+        raise ValueError(f'there is no tool server "{shown_line(name, 80)}"')
     if subtype == "mcp_toggle":
-        servers.switch(str(name), is_on=request.get("enabled") is not False)
+        servers.switch(name, is_on=request.get("enabled") is not False)
     else:
-        servers.restart(str(name))
+        servers.restart(name)
     return {}
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from qcode.agent.permissions import why_not_read
-from qcode.headless.exchange import Exchange
+from qcode.headless.exchange import Exchange, QueuedInput
 from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
 from qcode.headless.host.handshake import Handshake, success
@@ -79,11 +79,11 @@ class HostSession(Exchange):
         self.controls = requests.RunControls(output.agent, self.wire, self._end_turn)
         self._conversation = output.agent.conversation
         self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
-        self._notices = [*notices, *((handshake.notice,) if handshake.notice else ())]
+        self._notices = [*notices, handshake.notice] if handshake.notice else [*notices]
         self._last_init: JsonObject = {}
-        self._uuids: list[str] = []
+        self._pending_uuids: list[str] = []
         """The ids of messages that wait for a turn."""
-        self._prompts: dict[str, int] = {}
+        self._prompt_numbers: dict[str, int] = {}
         """The number of the prompt in the session, by the id of a message."""
         self._answer_tasks: dict[str, asyncio.Task[None]] = {}
         self._model_connections: set[asyncio.Future[ModelClient]] = set()
@@ -94,11 +94,9 @@ class HostSession(Exchange):
             self.controls,
             is_asking=options.permission_prompt_tool is not None,
         )
-        self._replays = options.replay_user_messages
+        self._echoes_messages = options.replay_user_messages
         self._has_handshake = False
         self._invalid_count = 0
-
-    # Output
 
     async def _begin(self) -> None:
         if self.handshake.title and not self._conversation.messages:
@@ -111,19 +109,18 @@ class HostSession(Exchange):
         servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
         names = (*facts.commands, *requests.prompt_names(self.agent))
         line = host_init(replace(facts, mcp_servers=servers, commands=names), self.controls.names, self.controls.mode)
-        if {**line, "uuid": ""} != self._last_init:
-            self._last_init = {**line, "uuid": ""}
+        without_uuid: JsonObject = {**line, "uuid": ""}
+        if without_uuid != self._last_init:
+            self._last_init = without_uuid
             await self._output.write(encode(line))
-        self._has_header = True
+        self._has_init = True
         while self._notices:
             self.controls.notice(Notice("warning", self._notices.pop(0)))
 
     async def _report_no_message(self) -> int:
         return ExitCode.OK
 
-    # Input
-
-    def _read(self, line: bytes) -> InputLine | None:
+    def _parse(self, line: bytes) -> InputLine | None:
         value = parse_object(line.decode("utf-8-sig", "replace")) or {}
         match value:
             case {"type": "control_response"}:
@@ -139,12 +136,17 @@ class HostSession(Exchange):
             case _ if not line.strip():
                 return None
             case _:
-                self._invalid_count += 1
-                if self._invalid_count <= MAX_INVALID:
-                    text = f"line {self._line_count} of standard input is not a JSON object with a type"
-                    last = "; further ones are not reported" if self._invalid_count == MAX_INVALID else ""
-                    self.controls.notice(Notice("warning", f"{text}{last}"))
+                self._report_invalid_line()
                 return None
+
+    def _report_invalid_line(self) -> None:
+        self._invalid_count += 1
+        if self._invalid_count > MAX_INVALID:
+            return
+        text = f"line {self._line_count} of standard input is not a JSON object with a type"
+        if self._invalid_count == MAX_INVALID:
+            text += "; further ones are not reported"
+        self.controls.notice(Notice("warning", text))
 
     def _input_ended(self, reason: str) -> None:
         self.wire.close()
@@ -157,23 +159,23 @@ class HostSession(Exchange):
             if (task := self._answer_tasks.get(request_id)) is not None:
                 task.cancel()
 
-    def _control(self, control: ControlRequest) -> None:
+    def _handle_control(self, control: ControlRequest) -> None:
         """Answer a control request in a task. The bytes of the request are held until the answer is written."""
         if not self._has_handshake and control.subtype == "initialize":
             self._has_handshake = True  # the handshake itself, which is answered already
             return
         key = str(control.request_id)
-        task = asyncio.get_running_loop().create_task(self._answer(control))
+        task = asyncio.get_running_loop().create_task(self._answer_control(control))
         self._answer_tasks[key] = task
         size = REQUEST_OVERHEAD_BYTES + len(str(control.request))
         self.hold(size)
         task.add_done_callback(lambda _: self.release(size))
         task.add_done_callback(lambda _: self._answer_tasks.pop(key, None))
 
-    async def _answer(self, control: ControlRequest) -> None:
+    async def _answer_control(self, control: ControlRequest) -> None:
         """Answer a control request; the answer to a failed one is an error."""
         try:
-            answer = await self._perform(control.subtype, control.request)
+            answer = await self._perform_control(control.subtype, control.request)
         except (ValueError, HostError) as refusal:
             await self._refuse(control.request_id, single_spaced(str(refusal), 1_000))
         except Exception as failure:  # noqa: BLE001 - a failure in one request must not end the conversation
@@ -188,7 +190,7 @@ class HostSession(Exchange):
         response: JsonObject = {"subtype": "error", "request_id": request_id, "error": text}
         await self.wire.send({"type": "control_response", "response": response})
 
-    async def _perform(self, subtype: str, request: JsonObject) -> JsonObject:
+    async def _perform_control(self, subtype: str, request: JsonObject) -> JsonObject:
         """Carry out a control request and return its answer. Raise `ValueError` or `HostError` with the reason."""
         match subtype:
             case "initialize":
@@ -218,8 +220,6 @@ class HostSession(Exchange):
             case _:
                 raise ValueError(f'"{shown_line(subtype, 80)}" is not supported')
 
-    # Control requests
-
     def _end_turn(self) -> None:
         self.agent.toolbox.cancel_reading()
         if self._current_run is not None:
@@ -234,7 +234,7 @@ class HostSession(Exchange):
             return {"still_queued": ids}
         for queued in waiting:
             self._queued.remove(queued)
-            self._unqueue(queued)
+            self._release_queued(queued)
         return {"still_queued": [], "cancelled": ids}
 
     async def _set_model(self, model: Json) -> JsonObject:
@@ -243,16 +243,15 @@ class HostSession(Exchange):
             raise ValueError("model must be a name or null")
         name = self._first_model if model in (None, "", "default", "inherit") else str(model)
         # Reading a key from the keyring may take seconds. A message that is sent meanwhile waits.
-        self._model_connections.add(
-            connecting := asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name))
-        )
+        connecting = asyncio.ensure_future(asyncio.to_thread(self.agent.connect_model, name))
+        self._model_connections.add(connecting)
         connecting.add_done_callback(self._model_connections.discard)
         self._conversation.set_model(await connecting)
         return {"model": self._conversation.model}
 
     async def _rewind(self, request: JsonObject) -> JsonObject:
         """Restore the files as they were before the turn of a message; return the changed ones."""
-        number = self._prompts.get(str(request.get("user_message_id")))
+        number = self._prompt_numbers.get(str(request.get("user_message_id")))
         if number is None:
             return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
         checkpoints = self._conversation.checkpoints
@@ -267,44 +266,46 @@ class HostSession(Exchange):
         error = {"error": "; ".join(report.problems)} if report.problems else {}
         return {"canRewind": True, "filesChanged": files, **error}
 
-    # Turns
-
-    async def _turn(self, incoming: object) -> int:
+    async def _run_input(self, incoming: QueuedInput) -> int:
         match incoming:
             case UserMessage():
                 return await self._run_message(incoming)
             case InvalidLine(reason=reason):
-                await self._put_result(ErrorInfo("bad_input", reason))
+                await self._write_result_without_turn(ErrorInfo("bad_input", reason))
                 return ExitCode.BAD_INPUT
             case _:
                 return ExitCode.INTERRUPTED
 
     async def _run_message(self, message: UserMessage) -> int:
         """Run the turn of a message; return its exit code."""
-        if uuid := _uuid(message):
-            self._uuids.append(uuid)
-        if self._replays:
+        uuid = _uuid(message)
+        if uuid:
+            self._pending_uuids.append(uuid)
+        if self._echoes_messages:
             await self._output.write(encode_bounded(replayed_line(message.line, self._conversation.session_id)))
-        if message.line.get("shouldQuery") is False:
-            self._conversation.attach((*message.attached, *((Text(message.prompt),) if message.prompt else ())))
-            return ExitCode.OK
         self._conversation.attach(message.attached)
+        if message.line.get("shouldQuery") is False:  # the next message that is sent to the model includes it
+            if message.prompt:
+                self._conversation.attach((Text(message.prompt),))
+            return ExitCode.OK
         prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
-        if message.line.get("client_composed") is not True:
+        is_composed = message.line.get("client_composed") is True
+        if not is_composed:
             prompt, options = self._expand(prompt, options)
             try:
                 prompt, options = await self._with_server_texts(prompt, options)
             except InputError as problem:
-                self._uuids.clear()
-                await self._put_result(problem.info)
+                self._pending_uuids.clear()
+                await self._write_result_without_turn(problem.info)
                 return problem.exit_code
-        return await self._run_turn(prompt, options, is_composed=message.line.get("client_composed") is True)
+        return await self._run_turn(prompt, options, is_composed=is_composed)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
         if self._model_connections:
             await asyncio.wait(self._model_connections)
-        uuids, self._uuids = tuple(self._uuids), []
-        before = len(self._conversation.checkpoints.user_prompts())
+        uuids = tuple(self._pending_uuids)
+        self._pending_uuids.clear()
+        prompt_count = len(self._conversation.checkpoints.user_prompts())
         self._current_run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
@@ -312,19 +313,22 @@ class HostSession(Exchange):
             run.stop_asking()
             self._current_run = None
             self._has_result = True
-            for message in self._conversation.checkpoints.user_prompts()[before:]:
-                self._prompts.update(dict.fromkeys(uuids, message.number))
+            for added in self._conversation.checkpoints.user_prompts()[prompt_count:]:
+                self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
 
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Return a prompt with its command expanded, and attach the files that it mentions."""
-        external_spans: tuple[tuple[int, int], ...] = ()
-        if prompt.startswith("/") and (match := self.agent.custom_commands().match_command(prompt)) is not None:
+        match = self.agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
+        if match is not None:
             command, arguments = match
-            external_spans, display = command.project_ranges(arguments), prompt
-            prompt = command.expand(arguments)
             options = replace(
-                options, model=command.model, output=command.output, external_spans=external_spans, shown_prompt=display
+                options,
+                model=command.model,
+                output=command.output,
+                external_spans=command.project_ranges(arguments),
+                shown_prompt=prompt,
             )
+            prompt = command.expand(arguments)
         if "@" in prompt:
             from qcode.agent.context.attachments import attach_mentions
 
@@ -332,7 +336,7 @@ class HostSession(Exchange):
             blocks, problems = attach_mentions(
                 prompt,
                 self.agent.context.folder,
-                external_spans,
+                options.external_spans,
                 lambda path: why_not_read(policy, path),
                 self.agent.toolbox.names_resource,
             )
@@ -385,7 +389,7 @@ class HostRun(Run):
     def encode(self, line: JsonObject) -> bytes:
         return encode_bounded(line)
 
-    def result(self, line: JsonObject) -> JsonObject:
+    def adapt_result(self, line: JsonObject) -> JsonObject:
         return host_result(line, self._session.controls.names, self._uuids)
 
     def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
@@ -399,11 +403,11 @@ class HostRun(Run):
         self._session.controls.report_mode()
 
     def approve(self, approval: CallApproval) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(approval))
+        task = asyncio.get_running_loop().create_task(self._ask_host(approval))
         self._question_tasks.add(task)
         task.add_done_callback(self._question_tasks.discard)
 
-    async def _ask(self, approval: CallApproval) -> None:
+    async def _ask_host(self, approval: CallApproval) -> None:
         self.answer(approval, await self._session.approvals.decide(approval))
 
     def cancel(self) -> None:

@@ -485,7 +485,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         request="run ls",
         title="A shell command",
-        result="a command and its output; anything but reading needs your approval",
+        result="a command and its output; qcode asks before anything but reading",
         pattern=_COMMAND,
         play=_play_shell,
     ),

@@ -157,7 +157,7 @@ _LOGIN_OPTIONS = (
     Option("Yes, open the browser", "y", Allow()),
     Option("No, not in this session", "n", Deny()),
 )
-_RESTRICT = Option("No, keep it restricted", "n", Deny(), "its files are ignored; all but reading asks")
+_RESTRICT = Option("No, keep it restricted", "n", Deny(), "qcode asks before anything but reading")
 _TRUST_OPTIONS = (
     Option("Yes, from now on", "y", Allow("folder"), "its files are used, your rules and modes apply"),
     Option("Yes, for this run only", "a", Allow()),
