@@ -78,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return message
-        unknown = _cut(message.removeprefix(prefix).split(" ")[0].split("=")[0])
+        unknown = _shortened(message.removeprefix(prefix).split(" ")[0].split("=")[0])
         if not unknown.startswith("-"):
             return f"more than one prompt was given ({_quoted(unknown)}): put the prompt in quotes"
         if not unknown.startswith("--") and len(unknown) > 2:
@@ -98,8 +98,10 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 
-_ARGPARSE_ERROR = re.compile(r"argument ([^\s:]+): (.*)", re.DOTALL)
-_CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.DOTALL)
+_ARGPARSE_ERROR = re.compile(r"argument (?P<names>[^\s:]+): (?P<problem>.*)", re.DOTALL)
+_INVALID_CHOICE = re.compile(
+    r"invalid choice: (?P<quote>['\"])(?P<typed>.*)(?P=quote) \(choose from (?P<choices>.*)\)", re.DOTALL
+)
 
 
 def _rephrase(message: str, words: Sequence[str]) -> str:
@@ -107,28 +109,29 @@ def _rephrase(message: str, words: Sequence[str]) -> str:
     match = _ARGPARSE_ERROR.fullmatch(message)
     if match is None:
         return message
-    names, problem = match[1].split("/"), match[2]
+    names, problem = match["names"].split("/"), match["problem"]
     name = next((name for word in words for name in names if _is_typed_as(name, word)), names[0])
     if problem == "expected one argument":
         return f"{name} needs a value"
     if problem.startswith("ignored explicit argument"):
         return f"{name} takes no value"
-    if invalid_choice := _CHOICE.fullmatch(problem):
-        choices = invalid_choice[3].replace("'", "")
-        return f"{name}: {_quoted(invalid_choice[2])} is not one of {choices}"
+    invalid_choice = _INVALID_CHOICE.fullmatch(problem)
+    if invalid_choice is not None:
+        choices = invalid_choice["choices"].replace("'", "")
+        return f"{name}: {_quoted(invalid_choice['typed'])} is not one of {choices}"
     return f"{name}: {problem}"
 
 
-_MAX_SHOWN = 80
+_MAX_SHOWN_CHARS = 80
 """The longest value that a message repeats in full."""
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
 
 
 def _quoted(text: str) -> str:
-    return f'"{_cut(text)}"'
+    return f'"{_shortened(text)}"'
 
 
 def _is_typed_as(name: str, word: str) -> bool:
@@ -192,8 +195,9 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
         flag = next((flag for flag in flags if name in flag.names), None)
         if flag is None or "-p" in flag.names:
             return None
-        is_optional = flag.kind == "optional" and not "".join(argv[index + 1 : index + 2]).startswith("-")
-        if word == name and (flag.takes_value or is_optional):
+        following = argv[index + 1] if index + 1 < len(argv) else ""
+        takes_following = flag.takes_value or (flag.kind == "optional" and not following.startswith("-"))
+        if word == name and takes_following:  # `-m MODEL`, but not `-mMODEL` or `--model=MODEL`
             next(words, None)
     return None
 

@@ -165,12 +165,12 @@ def _branch(words: _CommandWords) -> list[str]:
     rows += [
         f'        {"|".join(flag.names)}) found="{" ".join(flag.choices)}" ;;' for flag in words.flags if flag.choices
     ]
-    folders, others = (
-        "|".join(name for flag in words.flags if _takes_any(flag, is_folder=is_folder) for name in flag.names)
-        for is_folder in (True, False)
-    )
-    rows += [f"        {folders}) folders=1 ;;"] if folders else []
-    rows += [f"        {others}) ;;"] if others else []
+    folder_flags = [flag for flag in words.flags if _takes_any(flag, is_folder=True)]
+    if folder_flags:
+        rows.append(f"        {_any_name_of(folder_flags)}) folders=1 ;;")
+    text_flags = [flag for flag in words.flags if _takes_any(flag, is_folder=False)]
+    if text_flags:
+        rows.append(f"        {_any_name_of(text_flags)}) ;;")
     rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.flag_names)}" ;;']
     if words.following:
         rows += ["            *)", "              case $command:$last in"]
@@ -180,6 +180,11 @@ def _branch(words: _CommandWords) -> list[str]:
         ]
         rows += ["              esac ;;"]
     return [*rows, "          esac ;;", "      esac"]
+
+
+def _any_name_of(flags: Sequence[Flag]) -> str:
+    """Return a shell pattern for the names of flags, such as `--cwd|-C`."""
+    return "|".join(name for flag in flags for name in flag.names)
 
 
 def _takes_any(flag: Flag, *, is_folder: bool) -> bool:

@@ -16,6 +16,7 @@ from qcode.protocol.errors import ConfigError, UsageError
 from qcode.text.clean import plain_line
 
 _MAX_SESSION_CHOICES = 9
+_NO_BYPASS = "this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for this run"
 
 
 def run_context(
@@ -48,12 +49,12 @@ def run_context(
 def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
     """Return the context of a run without a user; `report` gets warnings as lines for stderr."""
     context = run_context(options, working_folder(options.cwd), is_attended=False)
-    if not context.is_trusted and (
-        note := note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
-    ):
-        report(note)  # the folder was trusted before
-    elif not context.is_trusted and context.settings.permissions.mode == "bypass":
-        report("this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for a run")
+    if not context.is_trusted:
+        lost_trust = note_for_pipes(context.folder, context.root, context.paths.state_dir, sys.argv[1:])
+        if lost_trust:
+            report(lost_trust)
+        elif context.settings.permissions.mode == "bypass":
+            report(_NO_BYPASS)
     for warning in context.settings.warnings:
         report(warning)
     return context

@@ -126,9 +126,9 @@ def _run_subcommand(name: str, arguments: list[str]) -> int:
         return ExitCode.OK
     from qcode.cli.subcommands import run_subcommand
 
-    return (
-        run_subcommand("auth", [name, *arguments]) if name in ("login", "logout") else run_subcommand(name, arguments)
-    )
+    if name in ("login", "logout"):
+        return run_subcommand("auth", [name, *arguments])
+    return run_subcommand(name, arguments)
 
 
 def _run_acp(arguments: Sequence[str]) -> int:

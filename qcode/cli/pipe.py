@@ -87,7 +87,7 @@ def _time_limit(options: Options) -> Iterator[None]:
     if options.timeout is None:
         yield
         return
-    before = signal.signal(signal.SIGALRM, end)
+    previous_handler = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, options.timeout)
     try:
         yield
@@ -95,7 +95,7 @@ def _time_limit(options: Options) -> Iterator[None]:
         raise QcodeError("the turn could not begin within the limit of --timeout", ExitCode.LIMIT_REACHED) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 def serve(opened: OpenedRun) -> int:
@@ -118,12 +118,10 @@ def open_run_in(
     options = context.options
     typed, turn = options.prompt or "", NO_OPTIONS
     match = _custom_command(context)
-    if match is not None and not (match[0].is_from_project and _is_skill(context, match[0].name)):
+    if match is not None:
         command, arguments = match
-        typed, turn = (
-            command.expand(arguments),
-            TurnOptions(output=command.output, external_spans=command.project_ranges(arguments)),
-        )
+        typed = command.expand(arguments)
+        turn = TurnOptions(output=command.output, external_spans=command.project_ranges(arguments))
         if command.model and not options.model:
             options = replace(options, model=command.model)
             context = run_context(options, working_folder(options.cwd), is_attended=False)
@@ -229,14 +227,8 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
     """Open a run with the prompt of a skill, if `typed` names one. The agent judges and runs the skill's commands."""
     agent, turn = _open_agent(context, report=report), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
-    skill = next(
-        (
-            skill_command
-            for skill_command in agent.skill_commands()
-            if skill_command.handle.lower() == name.strip().lower()
-        ),
-        None,
-    )
+    handle = name.strip().lower()
+    skill = next((skill for skill in agent.skill_commands() if skill.handle.lower() == handle), None)
     try:
         if skill is not None:
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
@@ -252,7 +244,7 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
-    """Return the custom command that was typed, with its arguments, None for any other prompt.
+    """Return the custom command that was typed, with its arguments, None for a skill and for any other prompt.
 
     Report invalid definitions on stderr.
     """
@@ -264,7 +256,11 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     commands = load_custom_commands(context.user_folder, context.root, reads_project=context.reads_project)
     for problem in commands.problems:
         write_stderr(problem)
-    return commands.match_command(typed)
+    match = commands.match_command(typed)
+    if match is None:
+        return None
+    command, _ = match
+    return None if command.is_from_project and _is_skill(context, command.name) else match
 
 
 def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tuple[str, tuple[Block, ...]]:
@@ -322,13 +318,13 @@ async def _run_by_format(opened: OpenedRun) -> int:
     if opened.host is not None and opened.link is not None:
         from qcode.headless.host.session import run_host
 
-        streams = {"stdout": stdout, "stderr": stderr}
         code = await run_host(
             agent,
             opened.host,
             opened.link,
             descriptor,
-            **streams,
+            stdout=stdout,
+            stderr=stderr,
             first_bytes=opened.read_input,
             notices=opened.notices,
         )

@@ -150,19 +150,27 @@ def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:
         code = "" if hook_ended.exit_code is None else f", exit {hook_ended.exit_code}"
         failure = f": {hook_ended.failure}" if hook_ended.failure else ""
         lines.append(f"{hook_ended.decision} ({hook_ended.seconds:.1f} s{code}): {hook_ended.command}{failure}")
-    lines += [] if ended or answer.decision else ["no hook matches"]
-    decision = "stop" if answer.stops_turn else answer.decision or "none"
-    reason = answer.stop_reason if answer.stops_turn else answer.reason
-    lines.append(f"decision: {decision}{f': {reason}' if reason else ''}")
-    lines += [f"input: {json.dumps(answer.input)}"] if answer.input is not None else []
+    if not ended and not answer.decision:
+        lines.append("no hook matches")
+    decision, reason = _decision_and_reason(answer)
+    lines.append(f"decision: {decision}: {reason}" if reason else f"decision: {decision}")
+    if answer.input is not None:
+        lines.append(f"input: {json.dumps(answer.input)}")
     lines += [f"context: {text}" for text in answer.context]
     return [*lines, *(f"message: {text}" for text in answer.messages)]
 
 
+def _decision_and_reason(answer: HookAnswer) -> tuple[str, str]:
+    if answer.stops_turn:
+        return "stop", answer.stop_reason
+    return answer.decision or "none", answer.reason
+
+
 def _as_json(answer: HookAnswer, ended: Sequence[HookEnded]) -> JsonObject:
+    decision, reason = _decision_and_reason(answer)
     return {
-        "decision": "stop" if answer.stops_turn else answer.decision or "none",
-        "reason": (answer.stop_reason if answer.stops_turn else answer.reason) or None,
+        "decision": decision,
+        "reason": reason or None,
         "input": answer.input,
         "context": list(answer.context),
         "messages": list(answer.messages),

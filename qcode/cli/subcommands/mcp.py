@@ -46,7 +46,7 @@ from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.load import convert_value, load
 from qcode.config.paths import MCP_FILE, ConfigPaths, exists_or_unknown, project_file
-from qcode.config.schema import find_key
+from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError, UsageError
 from qcode.text.clean import single_spaced, visible
@@ -78,20 +78,17 @@ def run_mcp(arguments: Sequence[str]) -> int:
         case ["remove", name]:
             return _remove(name)
         case [] | ["list"]:
-            server_name = ""
-        case ["show" | "approve" | "login" | "logout", server_name]:
-            pass
+            return _list(options, is_json="json" in flags)
+        case ["show" | "approve" | "login" | "logout" as action, server_name]:
+            specs, pins, context = _servers(options, _settings(options))
+            spec = _find_spec(specs, server_name)
+            if action in ("login", "logout"):
+                return _change_login(action, spec, pins, context, flags)
+            files = _files(spec, context)
+            write_stdout(f"{_detail(spec, pins, files, _login_note(spec, context))}\n")
+            return _approve(spec, pins, files) if action == "approve" else 0
         case _:
             raise invalid_arguments(words, _USE)
-    if not server_name:
-        return _list(options, is_json="json" in flags)
-    specs, pins, context = _servers(options, _settings(options))
-    spec = _find_spec(specs, server_name)
-    if words[0] in ("login", "logout"):
-        return _change_login(words[0], spec, pins, context, flags)
-    files = _files(spec, context)
-    write_stdout(f"{_detail(spec, pins, files, _login_note(spec, context))}\n")
-    return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
 def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
@@ -131,11 +128,12 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     values = {key: value for key, value in values.items() if value}
     paths = ConfigPaths.from_env(os.environ)
     for key, value in values.items():
-        for inner, item in value.items() if isinstance(value, dict) else (("", value),):
-            path = ("mcp_servers", name, key, *((inner,) if inner else ()))
-            config_key = find_key(path)
-            assert config_key is not None
-            convert_value(config_key, path, tuple(item) if isinstance(item, list) else item)
+        path = ("mcp_servers", name, key)
+        if isinstance(value, dict):  # such as `env`, whose keys are `mcp_servers.NAME.env.VARIABLE`
+            for inner_key, inner_value in value.items():
+                _check_value((*path, inner_key), inner_value)
+        else:
+            _check_value(path, value)
     if name in _user_settings(paths).mcp_servers:
         raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
@@ -146,6 +144,13 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
         write_stderr(f"the value of {secret_name} is stored unencrypted in {paths.config_file}; {hint}")
     write_stdout(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
     return 0
+
+
+def _check_value(path: KeyPath, value: object) -> None:
+    """Raise `ConfigError` if a config key does not accept the value."""
+    key = find_key(path)
+    assert key is not None
+    convert_value(key, path, tuple(value) if isinstance(value, list) else value)
 
 
 def _user_settings(paths: ConfigPaths) -> Settings:

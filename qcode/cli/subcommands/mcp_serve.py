@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 MAX_RUNNING = 4
 """The maximum number of concurrent turns; further calls wait."""
 
-MAX_PROMPT = 1_000_000
-"""The maximum number of characters of a prompt, because the operator pays for it."""
+MAX_PROMPT_CHARS = 1_000_000
+"""The maximum length of a prompt, because the operator pays for it."""
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
-"""The maximum length of a line of the client: a prompt of `MAX_PROMPT` characters takes 6 MB if all are escaped."""
+"""The maximum length of a line of the client: a prompt of `MAX_PROMPT_CHARS` takes 6 MB if all are escaped."""
 
 _ASK = (
     "Let qcode, a coding agent, do one task in a folder: it reads, edits and runs code within the permissions of its "
@@ -156,8 +156,8 @@ def _server(options: Options, root: Path) -> MCPServer:
     async def ask(prompt: str, ctx: Context[Any], folder: str = ".") -> CallToolResult:
         if not prompt.strip():
             raise ToolError("the prompt is empty")
-        if len(prompt) > MAX_PROMPT:
-            raise ToolError(f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT:,}")
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise ToolError(f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT_CHARS:,}")
         path = _folder_in(root, folder)
         if path is None:
             raise ToolError(f"folder must be an existing folder in {root}")
@@ -227,9 +227,11 @@ def _answer(result: Result[Any]) -> CallToolResult:
     }
     if result.error is not None:
         row["error"] = {"kind": result.error.kind, "message": result.error.message}
-    failed = result.outcome is Outcome.ERROR
-    text = result.text if result.text or result.error is None else result.error.message
-    return _result(text or f"(no answer: {result.outcome.value})", row, is_error=failed)
+    text = result.text
+    if not text and result.error is not None:
+        text = result.error.message
+    is_error = result.outcome is Outcome.ERROR
+    return _result(text or f"(no answer: {result.outcome.value})", row, is_error=is_error)
 
 
 def _result(text: str, row: dict[str, Any], *, is_error: bool = False) -> CallToolResult:

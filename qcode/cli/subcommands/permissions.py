@@ -87,11 +87,13 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 def _check(options: Options, words: Sequence[str]) -> int:
     """Print the verdict on one call; raise `CommandLineError` for invalid words."""
-    kind = next((known for known in CHECKED_KINDS if [known] == list(words[:1])), None)
-    if kind is None or len(words) != 2:
-        problem = f"unknown kind {quoted(words[0])}" if words and kind is None else "a kind and one value are needed"
-        quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
-        raise CommandLineError(f"{problem}{quoting}; {_USE}")
+    kind = next((known for known in CHECKED_KINDS if words and words[0] == known), None)
+    if words and kind is None:
+        raise CommandLineError(f"unknown kind {quoted(words[0])}; {_USE}")
+    if kind is None or len(words) < 2:
+        raise CommandLineError(f"a kind and one value are needed; {_USE}")
+    if len(words) > 2:
+        raise CommandLineError(f"a kind and one value are needed; put a command with spaces in quotes; {_USE}")
     judge = permission_check(_context(options))
     verdict = judge(kind, _as_text(words[1]))
     write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.decided_by)}]\n")

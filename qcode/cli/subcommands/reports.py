@@ -23,6 +23,7 @@ from qcode.text.clean import clean
 from qcode.text.columns import columns
 from qcode.text.json import Json
 from qcode.text.numbers import count_text, dollars_text, tokens_text
+from qcode.values import dataclass
 
 FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
 _DOCTOR = f"use: qcode doctor {FOLDER_FLAGS}"
@@ -54,7 +55,10 @@ def run_doctor(arguments: Sequence[str]) -> int:
 
     context, problem = folder_context(options)
     findings = report(context, problem=problem)
-    _print(json.dumps(report_json(findings))) if "json" in flags else _print(*map(clean, report_lines(findings)))
+    if "json" in flags:
+        _print(json.dumps(report_json(findings)))
+    else:
+        _print(*map(clean, report_lines(findings)))
     return _end(problem)
 
 
@@ -75,10 +79,10 @@ def run_models(arguments: Sequence[str]) -> int:
         case [] | [_]:
             query = words[0] if words else ""
             service = ModelsService(context)
-            rows = [row for row in _models(service.providers(with_unready=True)) if query in row[0]]
-            listed = rows if query or "all" in flags else [row for row in rows if row[2]]
+            rows = [row for row in _model_rows(service.providers(with_unready=True)) if query in row.name]
+            listed = rows if query or "all" in flags else [row for row in rows if row.credential]
             if "json" in flags:
-                write_stdout(json.dumps([_model_json(*row) for row in listed]) + "\n")
+                write_stdout(json.dumps([row.as_json() for row in listed]) + "\n")
                 return _end(problem, is_reported=False)
             _print_models(listed, len(rows) - len(listed), query, learned_lines(limits, query))
             return _end(problem, is_reported=False)
@@ -86,36 +90,57 @@ def run_models(arguments: Sequence[str]) -> int:
             raise invalid_arguments(words, _MODELS)
 
 
-def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFacts, str]]:
-    """Yield each model as `provider/model` with its facts and its credential, usable models first."""
-    for provider in sorted(providers, key=lambda offered_provider: not offered_provider.is_ready):
+@dataclass(frozen=True, slots=True)
+class _ModelRow:
+    """A model in the list."""
+
+    name: str
+    """The model as `provider/model`."""
+    facts: ModelFacts
+    credential: str
+    """The origin of the key, or `ready` if none is needed; empty if the model cannot be used."""
+
+    def as_json(self) -> Json:
+        price = self.facts.price
+        return {
+            "model": self.name,
+            "context_window": self.facts.context_window,
+            "max_output_tokens": self.facts.max_output_tokens,
+            "usd_per_million_input": None if price is None else float(price.input),
+            "usd_per_million_output": None if price is None else float(price.output),
+            "is_ready": bool(self.credential),
+        }
+
+
+def _model_rows(providers: Sequence[OfferedProvider]) -> Iterator[_ModelRow]:
+    """Yield each model, usable models first."""
+    for provider in sorted(providers, key=lambda provider: not provider.is_ready):
+        credential = (provider.credential or "ready") if provider.is_ready else ""
         for model in provider.models:
-            yield (
-                f"{provider.name}/{model.name}",
-                model.facts,
-                (provider.credential or "ready") if provider.is_ready else "",
-            )
+            yield _ModelRow(f"{provider.name}/{model.name}", model.facts, credential)
 
 
-def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, query: str, learned: Sequence[str]) -> None:
+def _print_models(rows: Sequence[_ModelRow], hidden_count: int, query: str, learned: Sequence[str]) -> None:
     from qcode.providers.catalog import catalog_source
 
     if query and not rows and not learned:
         write_stderr(f'no model in the catalog matches "{query}"')
     table = [
         (
-            name,
-            state or "no key",
-            _tokens(facts.context_window),
-            _tokens(facts.max_output_tokens),
-            *_price_columns(facts),
+            row.name,
+            row.credential or "no key",
+            _tokens(row.facts.context_window),
+            _tokens(row.facts.max_output_tokens),
+            *_price_columns(row.facts),
         )
-        for name, facts, state in rows
+        for row in rows
     ]
     header = ("model", "key", "context", "output", "$/M in", "$/M out")
     lines = columns([header, *table], text_columns=2) if table else []
-    more = [f"{count_text(hidden, 'more model')} without a key: qcode models --all"] if hidden else []
-    _print(*lines, *learned, *more, f"source: {catalog_source()}")
+    _print(*lines, *learned)
+    if hidden_count:
+        _print(f"{count_text(hidden_count, 'more model')} without a key: qcode models --all")
+    _print(f"source: {catalog_source()}")
 
 
 def _tokens(count: int | None) -> str:
@@ -124,18 +149,6 @@ def _tokens(count: int | None) -> str:
 
 def _price_columns(facts: ModelFacts) -> tuple[str, str]:
     return ("?", "?") if facts.price is None else (dollars_text(facts.price.input), dollars_text(facts.price.output))
-
-
-def _model_json(name: str, facts: ModelFacts, state: str) -> Json:
-    price = facts.price
-    return {
-        "model": name,
-        "context_window": facts.context_window,
-        "max_output_tokens": facts.max_output_tokens,
-        "usd_per_million_input": None if price is None else float(price.input),
-        "usd_per_million_output": None if price is None else float(price.output),
-        "is_ready": bool(state),
-    }
 
 
 def run_stats(arguments: Sequence[str]) -> int:
@@ -156,7 +169,10 @@ def run_stats(arguments: Sequence[str]) -> int:
     stats = Stats(price_of)
     store_folder = SessionStore(context.paths.state_dir, context.root).folder
     stats.read(sorted(store_folder.parent.glob("*/*.jsonl") if "all" in flags else store_folder.glob("*.jsonl")))
-    _print(json.dumps(stats.as_json())) if "json" in flags else _print(*map(clean, stats.lines()))
+    if "json" in flags:
+        _print(json.dumps(stats.as_json()))
+    else:
+        _print(*map(clean, stats.lines()))
     return _end(problem, is_reported=False)
 
 

@@ -177,8 +177,11 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
     else:
         sessions = find_sessions(os.environ, None if is_everywhere else root)
     if not sessions:
-        scope = "" if is_everywhere else f" for {short_path(root)}; --all looks in all folders"
-        scope = f" in {', '.join(map(str, paths))}" if paths else scope
+        scope = ""
+        if paths:
+            scope = f" in {', '.join(map(str, paths))}"
+        elif not is_everywhere:
+            scope = f" for {short_path(root)}; --all looks in all folders"
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0

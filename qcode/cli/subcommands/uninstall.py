@@ -149,6 +149,7 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
             others = sorted(path.name for path in folder.iterdir())
             if not others:
                 folder.rmdir()
+            # With QCODE_HOME, the configuration folder contains the state folder, which was reported before.
             elif folder != paths.config_dir or others != [paths.state_dir.name]:
                 write_stderr(f"kept in {short_path(folder)}: {', '.join(others[:9])}; qcode did not create them")
         except OSError:

@@ -162,9 +162,8 @@ class Batch:
         workers = [asyncio.ensure_future(self._work(queue)) for _ in range(min(jobs, len(tasks)))]
         status_task = asyncio.ensure_future(self._update_status(started_at))
         with self._end_at_signals(workers):
-            failures = [
-                result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_failure(result)
-            ]
+            results = await asyncio.gather(*workers, return_exceptions=True)
+        failures = [result for result in results if _is_failure(result)]
         status_task.cancel()
         await self._stderr.clear_status()
         if failures:
