@@ -182,7 +182,7 @@ def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked,
         assert lines[3] == f"allow shell(make lint) ({home / 'config.toml'}:5)"
         assert lines[4].startswith("allow shell(make doc) (saved for this folder, your answer to shell make doc, ")
     assert asked.verdict("shell", "make doc", *flags) == "allow"
-    assert "allow rules are ignored" in asked("-C", str(asked.work))
+    assert "allow rules do not apply" in asked("-C", str(asked.work))
     assert asked.verdict("shell", "make doc", "-C", str(asked.work)) == "ask"
 
 
