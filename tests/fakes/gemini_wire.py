@@ -98,8 +98,8 @@ class GeminiWire:
 
     def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
         usage = _usage(turn.usage)
-        late = bool(turn.faults.late_usage)
-        running_usage = None if turn.usage is None or late else {"promptTokenCount": turn.usage.input or 0}
+        has_late_usage = bool(turn.faults.late_usage)
+        running_usage = None if turn.usage is None or has_late_usage else {"promptTokenCount": turn.usage.input or 0}
         frames = [_chunk(request, [{"text": piece, "thought": True}], running_usage) for piece in turn.reasoning_pieces]
         frames += [_chunk(request, [{"text": piece}], running_usage) for piece in turn.text_pieces]
         parsed = [(call, parse_object(call.arguments)) for call in turn.calls]
@@ -113,8 +113,11 @@ class GeminiWire:
             if number == 0:
                 part["thoughtSignature"] = turn.signature
             frames.append(_chunk(request, [part], running_usage))
-        ending = _chunk(request, [{"text": ""}], None if late else usage, turn.stop_word(STOP_WORDS), "stop")
-        return [*frames, ending, *([_chunk(request, None, usage, part="usage")] if late and usage else [])]
+        ending_usage = None if has_late_usage else usage
+        frames.append(_chunk(request, [{"text": ""}], ending_usage, turn.stop_word(STOP_WORDS), "stop"))
+        if has_late_usage and usage:
+            frames.append(_chunk(request, None, usage, part="usage"))
+        return frames
 
 
 def _chunk(

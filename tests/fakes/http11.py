@@ -43,7 +43,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, ReceivedReque
 async def write_whole(
     writer: asyncio.StreamWriter, status: int, headers: Mapping[str, str], body: str | dict[str, Any]
 ) -> None:
-    """Write one complete answer: JSON for an object, and text with the headers given, HTML unless they say."""
+    """Write one complete answer: an object as JSON, a text as HTML unless `headers` name another type."""
     data = (body if isinstance(body, str) else json.dumps(body)).encode()
     kind = "text/html; charset=utf-8" if isinstance(body, str) else "application/json"
     writer.write(_head(status, {"content-type": kind, "content-length": str(len(data)), **headers}) + data)

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-OPTIONS = dict(word.partition("=")[::2] for word in sys.argv[1:])
+OPTIONS = {name: value for name, _, value in (word.partition("=") for word in sys.argv[1:])}
 REQUESTS: tuple[tuple[str, dict[str, Any] | None], ...] = (
     ("workspace/configuration", {"items": [{"section": "python.analysis.diagnosticMode"}, {"section": "nothing"}]}),
     ("workspace/workspaceFolders", None),
@@ -60,7 +60,7 @@ def problems_in(text: str) -> list[dict[str, Any]]:
             if word in line:
                 column = len(line[: line.index(word)].encode("utf-16-le")) // 2
                 start = {"line": row, "character": column}
-                message = line.partition(word)[2]
+                _, _, message = line.partition(word)
                 diagnostics.append({"range": {"start": start, "end": start}, "severity": severity, "message": message,
                                     "source": "fake", "code": "F1"})  # fmt: skip
     return diagnostics

@@ -120,7 +120,7 @@ class OAuthServer:
         if parts.path == "/mcp":
             form = {"authorization": request.headers.get("Authorization", ""), "body": body}
         self.asked.append((method, parts.path, form))
-        status, headers, answer = self._answered(method, parts.path, form)
+        status, headers, answer = self._respond(method, parts.path, form)
         data = json.dumps(answer).encode() if answer is not None else b""
         if parts.path in self.pages:
             status, page = self.pages[parts.path]
@@ -131,11 +131,11 @@ class OAuthServer:
         request.end_headers()
         request.wfile.write(data)
 
-    def _answered(self, method: str, path: str, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
+    def _respond(self, method: str, path: str, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if path in self.redirects:
             return 307, {"Location": self.redirects[path]}, None
         if path == "/mcp":
-            return self._served(method, form)
+            return self._serve_tools(method, form)
         if path == self.protected_path:
             return 200, {}, {"resource": self.address, "authorization_servers": [self.issuer], **self.resource}
         if path == self.authorization_path:
@@ -143,7 +143,7 @@ class OAuthServer:
         if path == "/authorize":
             return 302, {"Location": self.granted(form)}, None
         if path == "/token" and method == "POST":
-            return self._exchanged(form)
+            return self._exchange_token(form)
         if path == "/register" and method == "POST":
             return 201, {}, {**form, "client_id": f"client-{self._next()}"}
         if path == "/revoke":
@@ -169,12 +169,13 @@ class OAuthServer:
         return self._count
 
     def granted(self, form: dict[str, str]) -> str:
+        """Grant a request; return the address to which the browser is redirected."""
         code = f"code-{self._next()}"
         self._codes[code] = form
         answer = {"code": code, "state": form["state"], "iss": self.issuer, **self.answer}
         return f"{form['redirect_uri']}?{urlencode({name: value for name, value in answer.items() if value})}"
 
-    def _exchanged(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
+    def _exchange_token(self, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if self.token_status != 200:
             return self.token_status, {}, {"error": "temporarily_unavailable"}
         if form["grant_type"] == "refresh_token":
@@ -197,7 +198,7 @@ class OAuthServer:
         tokens = {"access_token": access, "token_type": "bearer", "refresh_token": refresh}
         return {**tokens, **({"expires_in": self.expires_in} if self.expires_in is not None else {})}
 
-    def _served(self, method: str, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
+    def _serve_tools(self, method: str, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         token = form["authorization"].removeprefix("Bearer ")
         if token not in self.valid or self.refuses_all:
             named = f' resource_metadata="{self.base}{self.protected_path}"' if self.named else ""
@@ -207,13 +208,10 @@ class OAuthServer:
         message = json.loads(form["body"])
         if "id" not in message:
             return 202, {}, None
-        if (
-            message["method"] == "tools/call"
-            and self.demands not in self.scopes.get(token, "").split()
-            and self.demands
-        ):
-            named = f'Bearer error="insufficient_scope", scope="{self.demands}"'
-            return 403, {"WWW-Authenticate": named}, None
+        has_scope = not self.demands or self.demands in self.scopes.get(token, "").split()
+        if message["method"] == "tools/call" and not has_scope:
+            challenge = f'Bearer error="insufficient_scope", scope="{self.demands}"'
+            return 403, {"WWW-Authenticate": challenge}, None
         return 200, {}, {"jsonrpc": "2.0", "id": message["id"], **_result(message["method"])}
 
 

@@ -13,8 +13,11 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 PASSWORD = "canary-pw"  # of the fake
-_REALM = b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n"
-_OF_ONE_HOP = (b"proxy-", b"connection:")
+_PASSWORD_REQUIRED = (
+    b"HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n"
+)
+_HOP_HEADERS = (b"proxy-", b"connection:")
+"""The starts of headers that a proxy does not pass on."""
 
 
 class Proxy:
@@ -79,7 +82,7 @@ class Proxy:
             first, _, headers = head.partition(b"\r\n")
             self.seen.append(first.decode())
             if self._expected and b"Basic " + self._expected not in head:
-                client.sendall(_REALM)
+                client.sendall(_PASSWORD_REQUIRED)
             elif self._refusal:
                 client.sendall(self._refusal)
             else:
@@ -96,9 +99,7 @@ class Proxy:
             else:
                 path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
                 # One request for each connection, so that the next one is seen too.
-                kept = [
-                    line for line in headers.split(b"\r\n") if not line.lower().startswith((b"proxy-", b"connection:"))
-                ]
+                kept = [line for line in headers.split(b"\r\n") if not line.lower().startswith(_HOP_HEADERS)]
                 kept.append(b"Connection: close")
                 server.sendall(f"{method} {path} {version}\r\n".encode() + b"\r\n".join(kept) + b"\r\n\r\n" + rest)
             threading.Thread(target=self._pump, args=(client, server), daemon=True).start()
@@ -108,11 +109,13 @@ class Proxy:
                 self._pump(server, client, self.cut_after)
             client.shutdown(socket.SHUT_RDWR)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, left: int | None = None) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, max_bytes: int | None = None) -> None:
+        """Pass on data until the source ends, or until `max_bytes` were passed on."""
+        passed = 0
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                sink.sendall(data if left is None else data[:left])
-                left = None if left is None else left - len(data)
-                if left is not None and left <= 0:
+                sink.sendall(data if max_bytes is None else data[: max_bytes - passed])
+                passed += len(data)
+                if max_bytes is not None and passed >= max_bytes:
                     break
             sink.shutdown(socket.SHUT_RDWR)

@@ -30,8 +30,9 @@ _TOO_LONG = "Your input exceeds the context window of this model. Please adjust 
 
 
 class ResponsesWire(OpenAIWire):
-    """The server side of the protocol, for `FakeServer`. Only the list of models, keys and errors are as in Chat
-    Completions.
+    """The server side of the protocol, for `FakeServer`.
+
+    The list of models, the keys and the errors are those of Chat Completions.
     """
 
     name = "openai-responses"

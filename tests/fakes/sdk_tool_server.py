@@ -183,11 +183,11 @@ def add_texts(server: MCPServer) -> None:
 class HttpToolServer:
     """The same server over HTTP on loopback, in a thread."""
 
-    def __init__(self, *, is_json: bool = False, refuses: int = 0, sse: bool = False) -> None:
+    def __init__(self, *, is_json: bool = False, error_status: int = 0, sse: bool = False) -> None:
         self._is_json = is_json
         """Responses are JSON instead of event streams."""
-        self._refuses = refuses
-        """The error status of every response; 0 for none. With `sse` only POST requests to `/mcp` get it."""
+        self._error_status = error_status
+        """The status of every response; 0 for none. With `sse` only POST requests to `/mcp` get it."""
         self._sse = sse
         """The server has only the older HTTP transport."""
         self.asked: list[dict[str, str]] = []
@@ -204,8 +204,8 @@ class HttpToolServer:
             if scope["type"] == "http":
                 self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
                 is_older = self._sse and (scope["method"] != "POST" or scope["path"] != "/mcp")
-                if self._refuses and not is_older:
-                    await send({"type": "http.response.start", "status": self._refuses, "headers": []})
+                if self._error_status and not is_older:
+                    await send({"type": "http.response.start", "status": self._error_status, "headers": []})
                     await send({"type": "http.response.body", "body": b""})
                     return
             await app(scope, receive, send)

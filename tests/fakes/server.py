@@ -27,7 +27,7 @@ from tests.fakes.turns import Faults, Frame, ReceivedRequest, Refusal, Script, T
 ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 """The protocols that stream text. Faults of bytes, such as `Faults.crlf`, apply only to these."""
-_PATIENCE = 10.0
+_PATIENCE_S = 10.0
 
 
 class Wire(Protocol):
@@ -35,11 +35,19 @@ class Wire(Protocol):
 
     name: str
     newline: str
+    """The end of a line in the stream of events."""
     suffix: str
+    """The path at the end of the base URL."""
     request_id_header: str
 
-    def is_models(self, path: str) -> bool: ...
-    def is_reply(self, path: str) -> bool: ...
+    def is_models(self, path: str) -> bool:
+        """Return whether requests to `path` list the models."""
+        ...
+
+    def is_reply(self, path: str) -> bool:
+        """Return whether requests to `path` ask for a reply."""
+        ...
+
     def key_of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str: ...
     def models(self, names: tuple[str, ...]) -> dict[str, Any]: ...
     def error(self, refusal: Refusal) -> dict[str, Any]: ...
@@ -56,13 +64,17 @@ class Wire(Protocol):
 
 
 def wire_of(protocol: ProtocolName) -> Wire:
-    if protocol == "openai":
-        return OpenAIWire()
-    if protocol == "openai-responses":
-        return ResponsesWire()
-    if protocol == "bedrock":
-        return BedrockWire()
-    return AnthropicWire() if protocol == "anthropic" else GeminiWire()
+    match protocol:
+        case "openai":
+            return OpenAIWire()
+        case "openai-responses":
+            return ResponsesWire()
+        case "anthropic":
+            return AnthropicWire()
+        case "gemini":
+            return GeminiWire()
+        case "bedrock":
+            return BedrockWire()
 
 
 class FakeServer:
@@ -115,7 +127,7 @@ class FakeServer:
 
     def start(self) -> FakeServer:
         self._thread.start()
-        self._is_ready.wait(_PATIENCE)
+        self._is_ready.wait(_PATIENCE_S)
         self._raise_failure()
         return self
 
@@ -123,14 +135,14 @@ class FakeServer:
         """Close every connection and end the thread; safe to call twice."""
         if self._loop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(_PATIENCE)
+            self._thread.join(_PATIENCE_S)
 
     def release(self) -> None:
         """Release every stalled stream, and those that stall later."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._released.set)
 
-    def wait_until(self, holds: Callable[[FakeServer], bool], timeout_s: float = _PATIENCE) -> None:
+    def wait_until(self, holds: Callable[[FakeServer], bool], timeout_s: float = _PATIENCE_S) -> None:
         """Block this thread until `holds(self)`, checked on each change; raise `AssertionError` after `timeout_s`."""
         with self._changed:
             if not self._changed.wait_for(lambda: holds(self), timeout_s):

@@ -27,7 +27,7 @@ CONTROLS = "\x1b]0;owned\x07\x1b[31mred\x00\u202e\U000e0041hidden"
 
 
 def mark(name: str, text: str = "") -> None:
-    """Append a line to a file of the state folder, for which a test can wait."""
+    """Append a line to a file of the state folder. A test can wait for it."""
     folder = os.environ.get("TOOL_SERVER_STATE")
     if folder:
         with (Path(folder) / name).open("a") as file:
@@ -73,18 +73,20 @@ def misanswer(kind: str) -> None:
 def serve(*, is_strict: bool) -> None:
     """Answer every request. A strict server exits if the first message is not `initialize`."""
     for number, line in enumerate(sys.stdin):
-        asked: dict[str, Any] = json.loads(line)
-        if is_strict and not number and asked["method"] != "initialize":
+        message: dict[str, Any] = json.loads(line)
+        method = message["method"]
+        if is_strict and not number and method != "initialize":
             sys.exit(1)
-        if "id" in asked:
-            answer = {"jsonrpc": "2.0", "id": asked["id"], **answered(asked["method"], asked.get("params", {}))}
+        if "id" in message:
+            answer = {"jsonrpc": "2.0", "id": message["id"], **answer_to(method, message.get("params", {}))}
             sys.stdout.write(json.dumps(answer) + "\n")
-            if asked["method"] == "tools/call" and setting("announces", ""):
+            if method == "tools/call" and setting("announces", ""):
                 sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             sys.stdout.flush()
 
 
-def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
+def answer_to(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the result or the error of a request."""
     if method == "initialize":
         info = {"name": "fake", "version": "1"}
         offers: dict[str, Any] = {"tools": {}}
@@ -97,14 +99,14 @@ def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
         arguments = [{"name": "code", "required": True}, {"name": "style"}]
         return {"result": {"prompts": [{"name": "review", "description": "Review a file", "arguments": arguments}]}}
     if method == "prompts/get":
-        content = {"type": "text", "text": f"Review {given['arguments']['code']}, see @/etc/hostname"}
+        content = {"type": "text", "text": f"Review {params['arguments']['code']}, see @/etc/hostname"}
         return {"result": {"messages": [{"role": "user", "content": content}]}}
     if method == "resources/list":
         return {"result": {"resources": [{"uri": "memo://today", "name": "today"}]}}
     if method == "resources/templates/list":
         return {"result": {"resourceTemplates": []}}
     if method == "resources/read":
-        return {"result": {"contents": [{"uri": given["uri"], "mimeType": "text/plain", "text": "buy milk"}]}}
+        return {"result": {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": "buy milk"}]}}
     if method == "tools/list" and setting("unlisted", ""):
         return {"error": {"code": -32603, "message": "the index is being built"}}
     if method == "tools/call" and setting("error", ""):
@@ -114,22 +116,24 @@ def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
     if method == "tools/call" and setting("result", ""):
         return {"result": json.loads(setting("result", ""))}
     if method == "tools/call":
-        return {"result": {"content": [{"type": "text", "text": called(given["name"], given.get("arguments", {}))}]}}
+        return {
+            "result": {"content": [{"type": "text", "text": call_tool(params["name"], params.get("arguments", {}))}]}
+        }
     return {"error": {"code": -32601, "message": "Method not found"}}
 
 
 def tools() -> list[dict[str, Any]]:
     number = {"type": "integer"}
     add = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
-    found = [
+    listed = [
         {"name": "add", "description": setting("description", "Add two numbers"), "inputSchema": add},
         {"name": "ask", "inputSchema": {"type": "object"}},
         {"name": "crash", "inputSchema": {"type": "object"}},
     ]
-    found += json.loads(setting("extra", "[]"))
+    listed += json.loads(setting("extra", "[]"))
     if setting("more", ""):
-        found.append({"name": "more", "description": "A further tool", "inputSchema": {"type": "object"}})
-    return found
+        listed.append({"name": "more", "description": "A further tool", "inputSchema": {"type": "object"}})
+    return listed
 
 
 def log(level: str, data: object, **more: str) -> None:
@@ -138,7 +142,7 @@ def log(level: str, data: object, **more: str) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": params}) + "\n")
 
 
-def asked(params: dict[str, Any], method: str = "elicitation/create") -> str:
+def ask_client(params: dict[str, Any], method: str = "elicitation/create") -> str:
     """Ask the client a question during a call, and return its answer."""
     request = {"jsonrpc": "2.0", "id": "q1", "method": method, "params": params}
     sys.stdout.write(json.dumps(request) + "\n")
@@ -150,14 +154,15 @@ def asked(params: dict[str, Any], method: str = "elicitation/create") -> str:
     return "nothing"
 
 
-def called(name: str, given: dict[str, Any]) -> str:
+def call_tool(name: str, arguments: dict[str, Any]) -> str:
+    """Run a tool, and return its text."""
     if name == "ask":
-        return asked(given["params"], given.get("method", "elicitation/create"))
+        return ask_client(arguments["params"], arguments.get("method", "elicitation/create"))
     if name == "crash":
         sys.stderr.write("it hurts\n")
         sys.stderr.flush()
         os._exit(3)
-    return str(given["a"] + given["b"])
+    return str(arguments["a"] + arguments["b"])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, Literal, TypeAlias
 
 from qcode.protocol.messages import Message, ToolResult
@@ -33,8 +34,8 @@ class Call:
     @property
     def pieces(self) -> tuple[str, ...]:
         """The argument text as it streams: in three pieces at most."""
-        size = max(1, -(-len(self.arguments) // 3))
-        return tuple(self.arguments[at : at + size] for at in range(0, len(self.arguments), size))
+        size = max(1, ceil(len(self.arguments) / 3))
+        return tuple(self.arguments[start : start + size] for start in range(0, len(self.arguments), size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +197,17 @@ def truthful(
             return refused(
                 400, f"max_tokens is too large: {cap}. This model supports at most {limit} tokens.", param="max_tokens"
             )
-        message_text = "".join(message.text for message in request.messages if message.role == "assistant")
-        start = (
-            len(message_text)
-            if text.startswith(message_text)
-            else text.rfind(message_text[-200:]) + len(message_text[-200:])
-        )
+        sent = "".join(message.text for message in request.messages if message.role == "assistant")
+        start = len(sent)
+        if not text.startswith(sent):  # such as after a compaction: the end of the sent text decides
+            start = text.rfind(sent[-200:]) + len(sent[-200:])
         max_chars = min(cap, silent_limit or cap) * CHARS_PER_TOKEN
         part = text[start : start + max_chars]
         is_cut = start + len(part) < len(text)
         return Turn(
             text=[part[index : index + _PIECE_CHARS] for index in range(0, len(part), _PIECE_CHARS)],
             stop=StopReason.MAX_TOKENS if is_cut else StopReason.END_TURN,
-            usage=Usage(input=_size(request) // CHARS_PER_TOKEN + 1, output=-(-len(part) // CHARS_PER_TOKEN)),
+            usage=Usage(input=_size(request) // CHARS_PER_TOKEN + 1, output=ceil(len(part) / CHARS_PER_TOKEN)),
         )
 
     return answer

@@ -79,14 +79,14 @@ def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> No
 
     from tests.fakes.sdk_tool_server import HttpToolServer
 
-    with HttpToolServer(refuses=401) as server:
+    with HttpToolServer(error_status=401) as server:
         asyncio.run(body(server))
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("refuses", "transport"), [(405, None), (404, None), (400, None), (0, "sse")])
+@pytest.mark.parametrize(("error_status", "transport"), [(405, None), (404, None), (400, None), (0, "sse")])
 def test_older_transport_is_used_if_the_server_asks_for_it(
-    refuses: int, transport: str | None, folders: ServerFolders
+    error_status: int, transport: str | None, folders: ServerFolders
 ) -> None:
     async def body(server: HttpToolServer) -> None:
         spec = ServerSpec("web", McpServer(url=server.url, transport=transport), "own", "config.toml:1")
@@ -97,7 +97,7 @@ def test_older_transport_is_used_if_the_server_asks_for_it(
 
     from tests.fakes.sdk_tool_server import HttpToolServer
 
-    with HttpToolServer(sse=True, refuses=refuses) as server:
+    with HttpToolServer(sse=True, error_status=error_status) as server:
         asyncio.run(body(server))
 
 
@@ -110,7 +110,7 @@ def test_older_transport_is_not_tried_after_another_refusal(folders: ServerFolde
 
     from tests.fakes.sdk_tool_server import HttpToolServer
 
-    with HttpToolServer(sse=True, refuses=500) as server:
+    with HttpToolServer(sse=True, error_status=500) as server:
         asyncio.run(body(server))
 
 
