@@ -61,7 +61,7 @@ def _answer(flag: str) -> int:
     return 0
 
 
-def _leave_folder() -> None:
+def _exclude_working_folder() -> None:
     """Remove the working folder, which `python -m` puts first, from the import path: its files are not trusted."""
     if not sys.path or sys.flags.safe_path:
         return
@@ -74,5 +74,5 @@ def _leave_folder() -> None:
 
 
 if __name__ == "__main__":
-    _leave_folder()
+    _exclude_working_folder()
     sys.exit(main())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     import asyncio
 
-# POSIX: a pipe that polls writable accepts this much without blocking (PIPE_BUF is at least 512, on Linux 4,096).
-_CHUNK = select.PIPE_BUF
+_WRITE_BYTES = select.PIPE_BUF
+"""POSIX: a pipe that polls writable accepts this much without blocking. It is at least 512, on Linux 4,096."""
 
 
 class OutputLostError(Exception):
@@ -43,7 +43,7 @@ class Pipe:
             self._descriptor: int | None = stream.fileno()
         except (OSError, AttributeError):
             self._descriptor = None
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._poll = select.poll()
         if self._descriptor is not None:
             stream.flush()
@@ -55,9 +55,9 @@ class Pipe:
         Several tasks may write: data is written in the order of the calls.
         """
         self._unwritten += data
-        async with self._writing:
+        async with self._write_lock:
             while not self.push():
-                await self._writable()
+                await self._wait_until_writable()
 
     def push(self, data: bytes = b"") -> bool:
         """Write as much as fits without waiting; return whether everything was written."""
@@ -79,12 +79,12 @@ class Pipe:
             if not self._poll.poll(0):
                 return False
             try:
-                self._sent += os.write(descriptor, self._unwritten[self._sent : self._sent + _CHUNK])
+                self._sent += os.write(descriptor, self._unwritten[self._sent : self._sent + _WRITE_BYTES])
             except BlockingIOError:
                 return False
         return True
 
-    async def _writable(self) -> None:
+    async def _wait_until_writable(self) -> None:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -107,7 +107,7 @@ MAX_LINE_BYTES = 48 * 1024 * 1024
 A line can contain several images of the maximum size, or more text than any context window.
 """
 
-_CHUNK_BYTES = 65_536
+_READ_BYTES = 65_536
 
 
 def read_first_line(descriptor: int) -> bytes:
@@ -116,7 +116,7 @@ def read_first_line(descriptor: int) -> bytes:
     This function blocks. If the input has no such line, or the line is too long, the result has no complete line.
     """
     line = bytearray()
-    while len(line) <= MAX_LINE_BYTES and (chunk := os.read(descriptor, _CHUNK_BYTES)):
+    while len(line) <= MAX_LINE_BYTES and (chunk := os.read(descriptor, _READ_BYTES)):
         line += chunk
         if b"\n" in chunk and b"\n" in line.lstrip():
             break
@@ -171,7 +171,7 @@ class StdinReader:
     def _read_lines(self) -> None:
         partial_line = bytearray()
         is_skipping = False
-        while chunk := self._first_bytes or os.read(self._descriptor, _CHUNK_BYTES):
+        while chunk := self._first_bytes or os.read(self._descriptor, _READ_BYTES):
             self._first_bytes = b""
             *line_ends, partial = chunk.split(b"\n")
             for line_end in line_ends:
@@ -187,12 +187,12 @@ class StdinReader:
             self._enqueue(None if is_skipping else bytes(partial_line))
 
     def hold(self, size: int) -> None:
-        """Count bytes as not yet handled."""
+        """Count `size` bytes as not yet handled."""
         with self._space:
             self._unhandled_bytes += size
 
     def release(self, size: int) -> None:
-        """Count held bytes as handled."""
+        """Count `size` held bytes as handled."""
         with self._space:
             self._unhandled_bytes -= size
             self._space.notify()

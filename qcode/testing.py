@@ -81,17 +81,17 @@ class Scripted:
 
 def _events(parts: Sequence[str | Call], number: int) -> Iterator[ReplyEvent]:
     yield ReplyStarted("scripted", f"reply_{number}")
-    size, stop = 0, StopReason.END_TURN
+    chars, stop = 0, StopReason.END_TURN
     for block, part in enumerate(parts):
         if isinstance(part, Call):
-            size += len(part.arguments)
+            chars += len(part.arguments)
             stop = StopReason.TOOL_USE
             yield ToolCallStarted(block, f"call_{number}_{block}", part.name)
             yield ToolArgsDelta(block, part.arguments)
         else:
-            size += len(part)
+            chars += len(part)
             stop = StopReason.MAX_TOKENS if isinstance(part, Truncated) else stop
             yield TextDelta(block, str(part))
         yield BlockEnded(block)
-    yield UsageReported(Usage(input=100, output=max(1, size // 4)))
+    yield UsageReported(Usage(input=100, output=max(1, chars // 4)))
     yield ReplyEnded(stop, str(stop))

@@ -28,7 +28,7 @@ else:
         """Make a class with slots, and with a hash if it is frozen. With `kw_only`, all fields are passed by name."""
         if not slots:
             raise TypeError("a value has slots")
-        return lambda cls: _value_class(cls, is_frozen=frozen, is_named=kw_only)
+        return lambda cls: _value_class(cls, is_frozen=frozen, is_kw_only=kw_only)
 
 
 class _Fields:
@@ -37,10 +37,10 @@ class _Fields:
     `annotations` and `defaults` have a key for each field, in order. A default is a value, `field(...)` or `MISSING`.
     """
 
-    __slots__ = ("annotations", "defaults", "has_options", "is_named")
+    __slots__ = ("annotations", "defaults", "has_options", "is_kw_only")
 
-    def __init__(self, cls: type[object], *, is_named: bool) -> None:
-        self.is_named = is_named
+    def __init__(self, cls: type[object], *, is_kw_only: bool) -> None:
+        self.is_kw_only = is_kw_only
         self.annotations: dict[str, object] = {}
         self.defaults: dict[str, Any] = {}
         self.has_options = False
@@ -60,7 +60,7 @@ class _Fields:
         fields: dict[str, Field[Any]] = {}
         for name, default in self.defaults.items():
             spec: Any = default if isinstance(default, Field) else dataclasses.field(default=default)
-            spec.name, spec.type, spec.kw_only = name, self.annotations[name], self.is_named
+            spec.name, spec.type, spec.kw_only = name, self.annotations[name], self.is_kw_only
             spec._field_type = dataclasses._FIELD  # type: ignore[attr-defined]  # `dataclasses.fields` compares it
             fields[name] = spec
         holder.__dataclass_fields__ = fields
@@ -78,10 +78,10 @@ class _Fields:
         return (default.default, default.default_factory) if isinstance(default, Field) else (default, MISSING)
 
 
-def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any]:
-    """Return a class with slots and the body of `cls`. If `is_named`, its fields are passed by name only."""
+def _value_class(cls: type[Any], *, is_frozen: bool, is_kw_only: bool) -> type[Any]:
+    """Return a class with slots and the body of `cls`. If `is_kw_only`, its fields are passed by name only."""
     body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
-    fields = _Fields(cls, is_named=is_named)
+    fields = _Fields(cls, is_kw_only=is_kw_only)
     inherited = frozenset(fields.defaults)
     for name, annotation in body.get("__annotations__", {}).items():
         if "ClassVar" not in str(annotation):
@@ -102,7 +102,7 @@ def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any
     body["__qualname__"] = cls.__qualname__
     body["__doc__"] = cls.__doc__ or cls.__name__
     body["__slots__"] = tuple(name for name in fields.defaults if name not in inherited)
-    body["__match_args__"] = () if is_named else tuple(fields.names("init"))
+    body["__match_args__"] = () if is_kw_only else tuple(fields.names("init"))
     body["__dataclass_fields__"] = fields
     if is_frozen:
         body.setdefault("__setattr__", _refuse_to_set)
@@ -139,7 +139,7 @@ def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, C
 
     def __reduce__(self: object) -> tuple[Callable[..., object], tuple[object, ...]]:  # noqa: N807
         values = init_values(self)
-        if fields.is_named:
+        if fields.is_kw_only:
             return _make, (cls, dict(zip(init_names, values, strict=True)))
         return cls, values
 
@@ -201,9 +201,11 @@ def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
         for name, factory in factories.items():
             if name not in arguments:
                 values[name] = factory()
-        is_valid = values.keys() == setters.keys() and len(arguments) == len(args) + len(named)
-        is_valid = is_valid and not (args and fields.is_named)
-        if calls > MAX_PLAIN_CALLS or not is_valid:
+        has_all_fields = values.keys() == setters.keys()
+        # `arguments` is shorter if there are too many positional arguments, or if one is also passed by name.
+        has_surplus = len(arguments) < len(args) + len(named) or (fields.is_kw_only and bool(args))
+        if calls > MAX_PLAIN_CALLS or not has_all_fields or has_surplus:
+            # For wrong arguments, the compiled one raises the usual `TypeError`.
             cls.__init__ = _compiled_initializer(cls, fields)
             cls.__init__(self, *args, **named)
             return
@@ -218,7 +220,7 @@ def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
 def _compiled_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
     """Return an `__init__` that is compiled from source, as `dataclasses` does: `_set_x(self, x)` for each field."""
     names: dict[str, object] = {"_missing": MISSING}
-    parameters, lines = ["self", "*"] if fields.is_named else ["self"], []
+    parameters, lines = ["self", "*"] if fields.is_kw_only else ["self"], []
     for name in fields.names("init"):
         names[f"_set_{name}"] = _setter(cls, name)
         default, factory = fields.default(name)

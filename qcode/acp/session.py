@@ -19,7 +19,7 @@ from qcode.acp import approvals, commands
 from qcode.acp.cards import text_content
 from qcode.acp.prompt import PromptBlocks, PromptInput, prompt_input, read_prompt
 from qcode.acp.settings import SessionSettings
-from qcode.acp.updates import MAX_CHUNK, ClientFeatures, TurnView, chunk, replay, usage_update
+from qcode.acp.updates import MAX_CHUNK_CHARS, ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResult, WireError
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import incomplete_reason, summary
@@ -439,9 +439,9 @@ class EditorSession:
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
         self.commands.output_count += 1
-        for start in range(0, len(text), MAX_CHUNK):
+        for start in range(0, len(text), MAX_CHUNK_CHARS):
             message_id = f"command-{self.commands.output_count}"
-            self.send(chunk("agent_message_chunk", text[start : start + MAX_CHUNK], message_id))
+            self.send(chunk("agent_message_chunk", text[start : start + MAX_CHUNK_CHARS], message_id))
 
     def _current_settings(self) -> _Settings:
         conversation = self.agent.conversation

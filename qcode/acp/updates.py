@@ -54,8 +54,8 @@ TERMINAL_S = 0.1
 """With new output for a terminal."""
 USAGE_S = 1.0
 """With usage."""
-MAX_CHUNK = 100_000
-"""The maximum number of characters in an update; longer text is sent in several updates."""
+MAX_CHUNK_CHARS = 100_000
+"""The maximum length of the text in an update; longer text is sent in several updates."""
 Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
 Send: TypeAlias = Callable[[JsonObject], None]
 TODO = Todo.spec.name
@@ -197,8 +197,8 @@ class TurnView:
         message_id = f"{self._turn}.{self._step}"
         if is_thought:
             message_id += "t" if self._attempt == 1 else f"t{self._attempt}"
-        for start in range(0, len(text), MAX_CHUNK):
-            update = chunk(self._stream, text[start : start + MAX_CHUNK], message_id)
+        for start in range(0, len(text), MAX_CHUNK_CHARS):
+            update = chunk(self._stream, text[start : start + MAX_CHUNK_CHARS], message_id)
             if self._continuation and not is_thought:
                 update["_meta"] = {"qcode": {"continuation": self._continuation}}
                 self._continuation = 0
@@ -422,8 +422,8 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
                 text = shown or (texts[-1] if texts else "")  # the texts before the last one are attachments
-                for start in range(0, len(text), MAX_CHUNK):
-                    send(chunk("user_message_chunk", text[start : start + MAX_CHUNK], f"{turn}u"))
+                for start in range(0, len(text), MAX_CHUNK_CHARS):
+                    send(chunk("user_message_chunk", text[start : start + MAX_CHUNK_CHARS], f"{turn}u"))
                 if images:
                     send(chunk("user_message_chunk", f"[{count_text(len(images), 'image')}]", f"{turn}u"))
             case Retry() | Thought() | UsageUpdated() | Notice():
