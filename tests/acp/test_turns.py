@@ -26,7 +26,7 @@ def call(name: str, **arguments: object) -> Call:
 
 
 def test_text_arrives_in_order_before_the_answer(connect: Connect, work: Path) -> None:
-    with connect([Turn(text=("Hel", "lo ", "there."), reasoning=("Hmm.",))]) as editor:
+    with connect([Turn(text=("Hell", "o ", "there."), reasoning=("Hmm.",))]) as editor:
         session_id = editor.open(work)
         result = editor.prompt(session_id, "hi")
         last = editor.messages[-1]
