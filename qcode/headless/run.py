@@ -23,14 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 from qcode import __version__
 from qcode.agent import outcomes
 from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, incomplete_reason, summary
-from qcode.headless.lines import (
-    InitFacts,
-    encode,
-    init_line,
-    result_line,
-    signal_arguments,
-    structured_answer,
-)
+from qcode.headless.lines import InitFacts, encode, init_line, result_line, signal_arguments, structured_answer
 from qcode.headless.stderr import (
     Meter,
     Progress,

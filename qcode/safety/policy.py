@@ -40,8 +40,7 @@ from qcode.safety.shell.ast import UnsupportedSyntax, Word
 from qcode.safety.verdict import (
     PLAN,
     PLAN_RUNS,
-    RESTRICTED,
-    RESTRICTED_HERE,
+    RESTRICTED_FOLDER,
     SANDBOXED,
     SHELL_NOT_READ_ONLY,
     SHELL_PATH,
@@ -249,7 +248,7 @@ class Policy:
 
     def _judge_write(self, chain: tuple[str, ...], paths: PathJudge) -> Verdict:
         if not self.is_trusted:
-            return _RESTRICTED
+            return RESTRICTED_FOLDER
         if self.mode == "bypass":
             return _BYPASS
         if self.mode == "accept-edits" or (self.mode == "auto" and self._has_workspace_sandbox):
@@ -360,7 +359,7 @@ class Policy:
         from qcode.safety.shell.dangers import with_dangers_of_parts
 
         if not self.is_trusted:
-            return with_dangers_of_parts(_RESTRICTED, undecided, is_restricted=True)
+            return with_dangers_of_parts(RESTRICTED_FOLDER, undecided, is_restricted=True)
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(undecided) == 1 and not writes and undecided[0].verdict.check != SHELL_PATH
         proposed = self._effective_rule(propose_shell(undecided[0].part.command) if is_proposed else "", flow)
@@ -493,7 +492,7 @@ class Policy:
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:
-            return _with_dangers(command, replace(_RESTRICTED, reason=why), is_restricted=True)
+            return _with_dangers(command, replace(RESTRICTED_FOLDER, reason=why), is_restricted=True)
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
             return self._judge_in_bypass(command, None, why)
@@ -532,7 +531,7 @@ class Policy:
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:
-            return _RESTRICTED
+            return RESTRICTED_FOLDER
         if self.mode == "bypass":
             return _BYPASS
         asked = first_rule(self.rules.ask, kind, lambda rule: covered(rule, True))
@@ -566,7 +565,6 @@ _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_RESTRICTED = Verdict("ask", RESTRICTED_HERE, RESTRICTED)
 _NO_SANDBOX_TO_WRITE = Verdict(
     "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
 )

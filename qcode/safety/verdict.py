@@ -30,7 +30,7 @@ PLAN = "mode:plan"
 """The check that denies a call in plan mode."""
 PLAN_RUNS = "plan mode only runs read-only commands"
 RESTRICTED_HERE = "this folder is restricted"
-"""The end of the reason of a command that needs approval in a folder that is not trusted."""
+"""The reason, or its end, of a call that needs approval in a folder that is not trusted."""
 
 _STRICTNESS: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 _CONFINEMENT: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
@@ -73,6 +73,10 @@ class Verdict:
             return self
         reason = f"{self.reason}, and this run denies everything that would ask"
         return Verdict("deny", reason, self.check, rule=self.rule)
+
+
+RESTRICTED_FOLDER = Verdict("ask", RESTRICTED_HERE, RESTRICTED)
+"""The verdict on a call that does more than read in a folder that is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
