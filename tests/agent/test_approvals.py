@@ -121,7 +121,7 @@ def test_restricted_folder_offers_trust_and_no_permanent_approval(tmp_path: Path
     it = two_files(tmp_path, is_trusted=False)
     asked, results = asked_in(it, answering(it, scope, scope))
     assert [(item.offers, item.rule, item.is_keepable) for item in asked] == 2 * [(("trust",), "", False)]
-    assert "not trusted" in asked[0].why
+    assert "this folder is restricted" in asked[0].why
     # The front end trusts the folder; the answer alone does not.
     assert [result.state for result in results] == ["done", "done"]
     assert not it.conversation.permissions.is_trusted

@@ -137,7 +137,7 @@ _MODES = {
 _SANDBOX = {
     "off": "commands run without a sandbox, and more of them ask",
     "auto": "commands run in a sandbox if one works here",
-    "required": "qcode refuses to start where no sandbox works",
+    "required": "qcode refuses to start if no sandbox works",
 }
 
 

@@ -79,7 +79,9 @@ def _flag(flag: Flag) -> list[str]:
 
 def _end_section(title: str) -> Iterator[str]:
     """Yield the lines of a section at the end of the help, up to the next blank line."""
-    return iter(f"{title}{HELP_END.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
+    _, _, after_title = HELP_END.partition(title)
+    section, _, _ = after_title.partition("\n\n")
+    return iter(f"{title}{section}".splitlines())
 
 
 def _exit_code(code: str) -> Iterator[str]:
