@@ -63,6 +63,22 @@ def test_pipe_mode_sends_an_unknown_name_as_text(cli: CliRunner, own: Path) -> N
             assert server.requests[0].messages[-1].text == typed
 
 
+def test_pipe_mode_runs_a_skill_that_is_named_after_skills(cli: CliRunner, own: Path) -> None:
+    put(own, "pdf", body="Fill $ARGUMENTS.")
+    put(own, "hidden", user_invocable="false", body="Hidden $ARGUMENTS.")
+    commands = cli.home / ".config/qcode/commands"
+    commands.mkdir(parents=True)
+    (commands / "pdf.toml").write_text('prompt = "Of the command."\n')
+    for typed, body in (
+        ("/skills pdf a b", "Fill a b."),
+        ("/skills hidden c", "Hidden c."),
+        ("/skills x", "/skills x"),
+    ):
+        with FakeServer("openai", [Turn(text="Well.")]) as server:
+            assert cli.ask(server, "-p", typed).code == 0
+            assert body in server.requests[0].messages[-1].text
+
+
 def test_pipe_mode_prefers_a_skill_to_a_command_of_the_project(cli: CliRunner, own: Path) -> None:
     put(own, "pdf", body="Of the skill.")
     (cli.work / ".qcode/commands").mkdir(parents=True)
