@@ -46,7 +46,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     builder.left_out["messages of sub-agents"] += sum(
         record.get("isSidechain") is True and record.get("type") in _MESSAGE_TYPES for record in records
     )
-    on_branch = set(map(id, branch(main_records)))
+    on_branch = set(map(id, current_branch(main_records)))
     titles: dict[str, str] = {}
     own_ids = {text_in(record.get("uuid")) for record in records}
     for record in main_records:
@@ -82,7 +82,7 @@ def _first_text(records: Sequence[JsonObject], field: str) -> str:
     return next((text for record in records if (text := text_in(record.get(field)))), "")
 
 
-def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
+def current_branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages that led to the last message of each tree, in file order.
 
     A reply with two calls is written as two records, each with a result as its child. The path to the last message

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 
-from qcode.agent.imports.claude_code import branch
+from qcode.agent.imports.claude_code import current_branch
 from qcode.agent.imports.session import ImportedMessage, ImportedSession, TranscriptBuilder
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
@@ -43,7 +43,7 @@ def read_gemini(
         if "$rewindTo" in record:
             _rewind(messages, text_in(record["$rewindTo"]), builder)
         elif "$set" in record or ("sessionId" in record and "type" not in record):
-            header |= object_in(record["$set"]) if "$set" in record else record
+            header |= object_in(record.get("$set", record))
             if objects_in(header.get("messages")):
                 messages = {_id(message): message for message in objects_in(header.pop("messages"))}
             builder.bookkeeping["header"] += 1
@@ -52,9 +52,9 @@ def read_gemini(
         else:
             builder.left_out["unknown record"] += 1
     calls = (call for message in messages.values() for call in objects_in(message.get("toolCalls")))
-    answered = {text_in(call.get("id")) for call in calls if call.get("result")}
+    answered_ids = {text_in(call.get("id")) for call in calls if call.get("result")}
     for message in messages.values():
-        _read_gemini_message(message, builder, answered)
+        _read_gemini_message(message, builder, answered_ids)
     directories = header.get("directories")
     cwd = text_in(directories[0]) if isinstance(directories, list) and directories else ""
     session_id, title = text_in(header.get("sessionId")) or name, text_in(header.get("summary"))
@@ -62,6 +62,7 @@ def read_gemini(
 
 
 def _id(message: JsonObject) -> str:
+    """Return the id of a message; for a message without an id, a key that no other message has."""
     return text_in(message.get("id")) or f"message {id(message)}"
 
 
@@ -74,20 +75,24 @@ def _rewind(messages: dict[str, JsonObject], target_id: str, builder: Transcript
         del messages[message_id]
 
 
-def _read_gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
-    """Read a message. A result of a call in `answered` is skipped, because the message with the call has it too."""
+def _read_gemini_message(message: JsonObject, builder: TranscriptBuilder, answered_ids: Set[str]) -> None:
+    """Read a message.
+
+    Gemini CLI stores a result twice: with its call, and as a part of the next user message. `answered_ids` are the ids
+    of calls with a stored result, so the results of these calls are skipped in user messages.
+    """
     kind, timestamp = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
-    answered_ids = {text_in(call.get("id")) for call in calls}
     if kind == "user":
-        _read_user_parts(parts, timestamp, builder, answered_ids=answered)
+        _read_user_parts(parts, timestamp, builder, answered_ids=answered_ids)
     elif kind == "gemini":
         model = text_in(message.get("model"))
         for thought in objects_in(message.get("thoughts")):
             texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
             builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, model)
-        for block in _read_blocks(parts, builder, answered_ids):
+        # A call may be in the content and in `toolCalls`. It is read from `toolCalls`, which also have the results.
+        for block in _read_blocks(parts, builder, skipped_calls={text_in(call.get("id")) for call in calls}):
             builder.add_reply_block(block, timestamp, model)
         for call in calls:
             arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
@@ -120,21 +125,22 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
     """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
     main_records = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main_records)
-    entries = [{**record, "type": "user"} if record.get("type") == "tool_result" else record for record in main_records]
-    on_branch = set(map(id, branch(entries)))
+    # `current_branch` finds only user and assistant records. A rewind also removes results and compressions.
+    entries = [{**record, "type": "user"} if _can_be_rewound(record) else record for record in main_records]
+    on_branch = set(map(id, current_branch(entries)))
     title = ""
-    for entry in entries:
-        timestamp, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
-        payload = object_in(entry.get("systemPayload"))
-        if kind in ("user", "assistant"):
+    for record, entry in zip(main_records, entries, strict=True):
+        timestamp, kind = text_in(record.get("timestamp")), text_in(record.get("type"))
+        payload = object_in(record.get("systemPayload"))
+        if kind in ("user", "assistant", "tool_result"):
             if id(entry) in on_branch:
-                _read_qwen_message(entry, builder)
+                _read_qwen_message(record, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind == "system":
-            builder.bookkeeping[f"system {text_in(entry.get('subtype'))}".strip()] += 1
+            builder.bookkeeping[f"system {text_in(record.get('subtype'))}".strip()] += 1
             title = text_in(payload.get("customTitle")) or title
-            if entry.get("subtype") == "chat_compression":
+            if _is_compression(record) and id(entry) in on_branch:
                 builder.compact(_read_history(payload.get("compressedHistory")), timestamp)
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
@@ -143,15 +149,23 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
     return builder.session(QWEN, session_id, cwd=cwd, title=title, created=text_in(first.get("timestamp")))
 
 
+def _can_be_rewound(record: JsonObject) -> bool:
+    return record.get("type") == "tool_result" or _is_compression(record)
+
+
+def _is_compression(record: JsonObject) -> bool:
+    return record.get("type") == "system" and record.get("subtype") == "chat_compression"
+
+
 def _read_qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
     timestamp, model = text_in(record.get("timestamp")), text_in(record.get("model"))
     parts = _parts(object_in(record.get("message")).get("parts"))
     if record.get("type") == "assistant":
-        for block in _read_blocks(parts, builder, frozenset()):
+        for block in _read_blocks(parts, builder):
             builder.add_reply_block(block, timestamp, model)
         return
     is_typed = record.get("subtype") in (None, "mid_turn_user_message")
-    _read_user_parts(parts, timestamp, builder, answered_ids=frozenset(), is_typed=is_typed)
+    _read_user_parts(parts, timestamp, builder, is_typed=is_typed)
 
 
 def _read_history(contents: Json) -> list[Message]:
@@ -160,10 +174,10 @@ def _read_history(contents: Json) -> list[Message]:
     for content in objects_in(contents):
         parts = _parts(content.get("parts"))
         if content.get("role") == "model":
-            for block in _read_blocks(parts, builder, frozenset()):
+            for block in _read_blocks(parts, builder):
                 builder.add_reply_block(block)
         else:
-            _read_user_parts(parts, timestamp="", builder=builder, answered_ids=frozenset())
+            _read_user_parts(parts, timestamp="", builder=builder)
     return [message.message for message in builder.finish() if isinstance(message, ImportedMessage)]
 
 
@@ -172,9 +186,10 @@ def _read_user_parts(
     timestamp: str,
     builder: TranscriptBuilder,
     *,
-    answered_ids: Set[str],
+    answered_ids: Set[str] = frozenset(),
     is_typed: bool = True,
 ) -> None:
+    """Read the parts of a user message, without the results of calls with an id in `answered_ids`."""
     content_parts = []
     for part in parts:
         response = part.get("functionResponse")
@@ -187,17 +202,19 @@ def _read_user_parts(
                 builder.add_result(call_id, _response_text(content), timestamp, is_error=is_error, images=nested)
         else:
             content_parts.append(part)
-    builder.add_prompt(_read_blocks(content_parts, builder, frozenset()), timestamp, is_typed=is_typed)
+    builder.add_prompt(_read_blocks(content_parts, builder), timestamp, is_typed=is_typed)
 
 
-def _read_blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
-    """Return the blocks of parts. A call with an id in `answered_ids` is skipped, because the caller adds it."""
+def _read_blocks(
+    parts: Sequence[JsonObject], builder: TranscriptBuilder, skipped_calls: Set[str] = frozenset()
+) -> list[Block]:
+    """Return the blocks of parts, without calls with an id in `skipped_calls`."""
     blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
         if isinstance(call, dict):
             call_id = text_in(call.get("id")) or text_in(call.get("name"))
-            if call_id not in answered_ids:
+            if call_id not in skipped_calls:
                 arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
                 blocks.append(ToolCall(call_id, text_in(call.get("name")), arguments))
         elif "text" in part:

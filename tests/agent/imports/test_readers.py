@@ -326,6 +326,22 @@ def test_qwen_compression_replaces_the_history_before_it(tmp_path: Path) -> None
     assert said(session)[-1] == "and now?"
 
 
+def test_qwen_compression_at_the_end_of_the_session_is_read(tmp_path: Path) -> None:
+    history = [{"role": "user", "parts": [{"text": "Summary"}]}]
+    compression = qwen_record(8, "system", subtype="chat_compression", systemPayload={"compressedHistory": history})
+    session = read(tmp_path, [*qwen_records()[:-1], compression])
+    assert isinstance(session.items[-1], ImportedCompaction)
+
+
+def test_qwen_compression_that_was_rewound_is_left_out(tmp_path: Path) -> None:
+    history = [{"role": "user", "parts": [{"text": "Summary"}]}]
+    compression = qwen_record(8, "system", subtype="chat_compression", systemPayload={"compressedHistory": history})
+    message = qwen_record(9, "user", message={"role": "user", "parts": [{"text": "and now?"}]})
+    session = read(tmp_path, [*qwen_records()[:-1], compression, {**message, "parentUuid": "q5"}])
+    assert not [item for item in session.items if isinstance(item, ImportedCompaction)]
+    assert said(session)[-2:] == [ANSWER, "and now?"]
+
+
 def test_call_ids_repeated_in_one_reply_are_made_unique_and_results_keep_their_order(tmp_path: Path) -> None:
     claude = Claude()
     claude.user(ASKED)
