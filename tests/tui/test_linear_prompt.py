@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import os
+import signal
+import struct
+import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +20,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.config.settings import Tools
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.tools import ToolOutcome
+from qcode.tui.linear.terminal import LineTerminal
 from tests.tui import test_linear
 from tests.tui.scripted import ScriptedConversation
 from tests.tui.test_linear import spawn, talk
@@ -101,3 +109,38 @@ def test_interrupt_is_reported_on_a_line_after_the_reply_so_far(
     child.sendeof()
     child.expect(pexpect.EOF)
     child.close()
+
+
+@pytest.mark.parametrize(("stops_turn", "answer"), [(True, None), (False, "2")])
+def test_ctrl_c_discards_an_unfinished_line(
+    stops_turn: bool, answer: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_end, write_end = os.pipe()
+
+    async def ask() -> str | None:
+        terminal, is_handled = LineTerminal(), asyncio.Event()
+
+        def stop() -> bool:
+            is_handled.set()
+            return stops_turn
+
+        terminal.on_interrupt(stop, lambda: "")
+        with terminal.end_at_signals(()):
+            asking = asyncio.ensure_future(terminal.ask("Answer: "))
+            os.write(write_end, b"1")
+            while unread_bytes(read_end):
+                await asyncio.sleep(0)
+            signal.raise_signal(signal.SIGINT)
+            await is_handled.wait()
+            os.write(write_end, b"2\n")
+            return await asking
+
+    with os.fdopen(read_end) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert asyncio.run(ask()) == answer
+    os.close(write_end)
+
+
+def unread_bytes(descriptor: int) -> int:
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    return int(count)

@@ -95,7 +95,7 @@ class LineTerminal:
 
     @contextlib.contextmanager
     def end_at_signals(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-        """End `run_until_signal` with 143 when one of the signals arrives."""
+        """In the block, end `run_until_signal` with code 143 if a signal arrives. At the end, remove all handlers."""
         for number in numbers:
             self._loop.add_signal_handler(number, self._set_exit_code, ExitCode.TERMINATED)
         try:
@@ -122,6 +122,8 @@ class LineTerminal:
     def _interrupt(self) -> None:
         if self._input_ready is not None or os.isatty(sys.stdin.fileno()):
             self.write_line("")  # end the line of the label, or of the `^C` that the terminal shows
+        if self._input_ready is not None:
+            self._pending_bytes = b""  # an unfinished line: Ctrl+D sends it without a line end
         if self._stop():
             self.write_line("Interrupting.")
             if self._input_ready is not None and not self._input_ready.done():
