@@ -22,6 +22,7 @@ from qcode.protocol.errors import ExitCode
 if TYPE_CHECKING:
     from qcode.agent.models.selection import Selection
     from qcode.agent.options import Options, RunContext
+    from qcode.agent.skills.skill import Skill
     from qcode.cli.pipe import OpenedRun
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
@@ -130,20 +131,22 @@ def _handshake_answer(context: RunContext, host: Handshake, selection: Selection
 
     kinds, _ = kinds_of(context)
     small = context.settings.small_model
-    return encode(success(host.request_id, handshake_answer(_commands(context), kinds, selection.name, small)))
+    answer = handshake_answer(*_commands(context), kinds, selection.name, small)
+    return encode(success(host.request_id, answer))
 
 
-def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
-    """Return the custom commands that apply in the folder."""
+def _commands(context: RunContext) -> tuple[tuple[CustomCommand, ...], tuple[Skill, ...]]:
+    """Return the custom commands that apply in the folder, and the skills that the user can run."""
     from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
     commands = load_custom_commands(context.user_folder, context.root, reads_project=context.reads_project)
-    if may_have_skills(context):
-        from qcode.agent.skills.library import SkillLibrary
+    if not may_have_skills(context):
+        return commands.commands, ()
+    from qcode.agent.skills.library import SkillLibrary
 
-        commands = SkillLibrary(context).without_hidden(commands)
-    return commands.commands
+    library = SkillLibrary(context)
+    return library.without_hidden(commands).commands, library.for_user
 
 
 def _has_more_lines(first_bytes: bytes) -> bool:

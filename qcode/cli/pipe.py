@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,6 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Hooks
     from qcode.agent.models.selection import Selection
-    from qcode.agent.skills.skill import Skill
     from qcode.config.definitions import CustomCommand
     from qcode.headless.host.handshake import Handshake
     from qcode.headless.host.link import HostLink
@@ -227,10 +226,10 @@ def _is_skill(context: RunContext, name: str) -> bool:
 def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
     """Open a run with the prompt of a skill, if `typed` names one. The agent judges and runs the skill's commands."""
     agent, turn = _open_agent(context, report=report), NO_OPTIONS
-    skill, arguments = _typed_skill(agent, typed)
+    match = None if agent.skills is None else agent.skills.match_typed(typed)
     try:
-        if skill is not None:
-            typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
+        if match is not None:
+            typed, turn = asyncio.run(agent.skill_prompt(*match))
             if context.options.model:  # a flag overrides the file, as for a command in TOML
                 turn = replace(turn, model="")
         prompt, attached = _read_prompt(context, typed, turn.external_spans)
@@ -240,17 +239,6 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
     agent.conversation.attach(attached)
     _report_missing(agent, typed, turn.external_spans)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
-
-
-def _typed_skill(agent: Agent, typed: str) -> tuple[Skill | None, str]:
-    """Return the skill that `/name` or `/skills name` runs, or None, and its arguments."""
-    name, _, arguments = typed[1:].partition(" ")
-    if name.strip().lower() == "skills" and agent.skills is not None:
-        name, _, arguments = arguments.strip().partition(" ")
-        skills: Sequence[Skill] = agent.skills.enabled  # also those that `/name` does not run
-    else:
-        skills = agent.skill_commands()
-    return next((skill for skill in skills if skill.handle.lower() == name.strip().lower()), None), arguments
 
 
 def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:

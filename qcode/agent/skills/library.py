@@ -108,6 +108,19 @@ class SkillLibrary:
         """The skills and Markdown commands that `/name` runs."""
         return (*(skill for skill in self.enabled if skill.is_for_user), *self.commands)
 
+    def match_typed(self, typed: str) -> tuple[Skill, str] | None:
+        """Return the skill that `/name` or `/skills name` runs, and its arguments; None for any other text."""
+        if not typed.startswith("/"):
+            return None
+        skills = self.for_user
+        name, _, arguments = typed[1:].partition(" ")
+        if name.strip().lower() == "skills":
+            skills = self.enabled  # also those that `/name` does not run
+            name, _, arguments = arguments.strip().partition(" ")
+        handle = name.strip().lower()
+        skill = next((skill for skill in skills if skill.handle.lower() == handle), None)
+        return None if skill is None else (skill, arguments.strip())
+
     def without_hidden(self, custom: CustomCommands) -> CustomCommands:
         """Return `custom` without commands of the project that have the name of a skill; each adds a problem."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}

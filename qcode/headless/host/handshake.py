@@ -16,6 +16,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.options import Options, PathText
+    from qcode.agent.skills.skill import Skill
     from qcode.agent.subagent_kinds import SubagentKind
     from qcode.config.definitions import CustomCommand
 
@@ -172,7 +173,11 @@ def success(request_id: Json, answer: JsonObject) -> JsonObject:
 
 
 def handshake_answer(
-    commands: Sequence[CustomCommand], kinds: Sequence[SubagentKind], model: str, small_model: str | None
+    commands: Sequence[CustomCommand],
+    skills: Sequence[Skill],
+    kinds: Sequence[SubagentKind],
+    model: str,
+    small_model: str | None,
 ) -> JsonObject:
     """Return the answer to the request: the choices for its user. `model` is the first model."""
     rows: list[Json] = [{"name": "compact", "description": _COMPACT, "argumentHint": "[what to keep]"}]
@@ -180,6 +185,11 @@ def handshake_answer(
         description = command.description or command.prompt.strip().split("\n", 1)[0]
         row: JsonObject = {"name": command.name, "description": one_line(description, 200)}
         rows.append({**row, "argumentHint": one_line(command.argument, 100)})
+    names = {command.name.lower() for command in commands}
+    for skill in skills:
+        if skill.handle.lower() not in names:
+            row = {"name": skill.handle, "description": one_line(skill.description, 200)}
+            rows.append({**row, "argumentHint": one_line(skill.hint, 100)})
     models = {"default": model}
     if small_model:
         models[small_model] = small_model

@@ -24,7 +24,7 @@ from qcode.headless.lines import encode, line_without_turn, replayed_line
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode, InputError
+from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
 from qcode.streams import REQUEST_OVERHEAD_BYTES
@@ -107,7 +107,8 @@ class HostSession(Exchange):
         await self.agent.toolbox.wait_for_servers()
         facts = self._output.init_facts()
         servers = tuple((name, requests.server_state(state)) for name, state in facts.mcp_servers)
-        names = (*facts.commands, *requests.prompt_names(self.agent))
+        skills = (name for name in facts.skills if name not in facts.commands)
+        names = (*facts.commands, *skills, *requests.prompt_names(self.agent))
         line = host_init(replace(facts, mcp_servers=servers, commands=names), self.controls.names, self.controls.mode)
         without_uuid: JsonObject = {**line, "uuid": ""}
         if without_uuid != self._last_init:
@@ -291,10 +292,10 @@ class HostSession(Exchange):
         prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
         is_composed = message.line.get("client_composed") is True
         if not is_composed:
-            prompt, options = self._expand(prompt, options)
             try:
+                prompt, options = await self._expand(prompt, options)
                 prompt, options = await self._with_server_texts(prompt, options)
-            except InputError as problem:
+            except QcodeError as problem:
                 self._pending_uuids.clear()
                 await self._write_result_without_turn(problem.info)
                 return problem.exit_code
@@ -316,8 +317,11 @@ class HostSession(Exchange):
             for added in self._conversation.checkpoints.user_prompts()[prompt_count:]:
                 self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
 
-    def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
-        """Return a prompt with its command expanded, and attach the files that it mentions."""
+    async def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
+        """Return a prompt with its command or skill expanded, and attach the files that it mentions.
+
+        Raise `QcodeError` if the skill, or a command in its text, may not run.
+        """
         match = self.agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
         if match is not None:
             command, arguments = match
@@ -329,6 +333,11 @@ class HostSession(Exchange):
                 shown_prompt=prompt,
             )
             prompt = command.expand(arguments)
+        elif self.agent.skills is not None and prompt.partition(" ")[0] != _COMPACT:
+            skill_match = self.agent.skills.match_typed(prompt)
+            if skill_match is not None:
+                prompt, of_skill = await self.agent.skill_prompt(*skill_match)
+                options = replace(of_skill, is_append_only=True, finds_files=False)
         if "@" in prompt:
             from qcode.agent.context.attachments import attach_mentions
 

@@ -14,6 +14,7 @@ import pytest
 from qcode.headless.host.lines import HostLines, Names
 from qcode.protocol import events as ev
 from qcode.protocol.reply import StopReason
+from tests.agent.skills.folders import put
 from tests.fakes.turns import Call, Faults, Turn
 from tests.headless.host.running import Host, hosting
 from tests.headless.host.scripts import EDIT, shell
@@ -209,6 +210,25 @@ def test_composed_prompt_is_sent_unchanged(tmp_path: Path) -> None:
     assert "one\n" in texts[1]
     assert texts[2] == "/shout hi"
     assert texts[3] == "Shout hi"
+
+
+def test_skill_and_command_in_markdown_are_commands_of_a_host(tmp_path: Path) -> None:
+    put(tmp_path / "qcode" / "skills", "pdf", body="Fill $ARGUMENTS.")
+    commands = tmp_path / "qcode" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "review.md").write_text("---\ndescription: A review\n---\nReview $ARGUMENTS, !`touch made`.\n")
+    with hosting(tmp_path, [Turn(text="Filled.")]) as host:
+        answer = host.greet()
+        host.ask("/pdf a.pdf")
+        assert host.result()["result"] == "Filled."
+        host.ask("/review b")
+        refused = host.result()
+        (request,) = host.server.requests
+        host.end()
+    assert {"pdf", "review"} <= {command["name"] for command in answer["response"]["commands"]}
+    assert "Fill a.pdf." in request.messages[-1].text
+    assert refused["is_error"]
+    assert "touch made" in refused["errors"][0]
 
 
 def test_compact_is_a_command_of_a_host(tmp_path: Path) -> None:
