@@ -12,6 +12,7 @@ from rich.console import COLOR_SYSTEMS
 from rich.style import Style
 from textual.color import Color
 
+from qcode.tui.app import QcodeApp
 from qcode.tui.theme import (
     AUTO,
     COLORS,
@@ -26,7 +27,8 @@ from qcode.tui.theme import (
 from qcode.tui.transcript.line import style_of
 from qcode.tui.transcript.palette import MIN_CONTRAST, Palette, contrast, readable, shown_color
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted import ScriptedConversation, ended, says
+from tests.tui.scripted_keys import ScriptedKeysService
 
 GOOD = {"name": "mine", "dark": True, "colors": dict.fromkeys(COLORS, "#123456")}
 
@@ -406,3 +408,33 @@ def test_auto_theme_matches_the_terminal(expected: str, ground: str | None, chos
     if expected == AUTO:
         few = choose_theme(expected, OURS, {"COLORFGBG": ground} if ground else {}, has_few_colors=True)
         assert few == {"dark": "terminal", "light": "terminal-light"}[chosen]
+
+
+def contrast_of(app: QcodeApp, text: str) -> float:
+    """Return the lowest contrast of the segments on the screen that contain `text`."""
+    segments = [segment for strip in app.screen._compositor.render_strips() for segment in strip]
+    styles = [segment.style for segment in segments if text in segment.text and segment.style is not None]
+    return min(
+        contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+        for style in styles
+        if style.color is not None and style.bgcolor is not None
+    )
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("theme", ["light", "dark", "gruvbox-dark", "high-contrast"])
+def test_current_match_and_placeholder_of_a_key_contrast_with_their_background(theme: str) -> None:
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until_idle()
+        await run.pilot.press("ctrl+f", *"needle")
+        await run.until(lambda: "2 of 2" in run.screen)
+        assert contrast_of(run.app, "needle") >= 4.5
+        await run.pilot.press("escape")
+        await run.send("/connect anthropic")
+        await run.until(lambda: "aste or type the key" in run.screen)
+        await run.pilot.pause()
+        assert contrast_of(run.app, "aste or type the key") >= 4.5
+
+    talk = ScriptedConversation([*says("a needle and a needle"), ended()])
+    drive(test, talk, theme=theme, connect=ScriptedKeysService())

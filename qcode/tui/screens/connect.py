@@ -96,6 +96,7 @@ class ConnectScreen(Screen[ConnectResult]):
     #connect-title { height: 1; text-style: bold; color: $text-primary; }
     #connect-text { height: auto; margin: 0 0 1 0; }
     #connect-key { height: 1; margin: 0 0 1 0; padding: 0 1; border: none; background: $surface; }
+    #connect-key:focus { background-tint: transparent; }
     #connect-list, #connect-list PickerList { height: 1fr; }
     #connect-note { height: auto; max-height: 6; margin: 1 0 0 0; }
     #connect-foot { height: auto; padding: 0 2; }

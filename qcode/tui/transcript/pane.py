@@ -234,9 +234,12 @@ class Pane(ScrollView):
         cells = line.width
         if self._pattern is not None:
             for match in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_STYLE))
+                if selected is None or not _overlap(match.span(), selected):
+                    segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_STYLE))
         if selected is not None:
-            segments = painted_over(segments, *selected, self._selection_style())
+            # The current match of a search is selected. Its text must be readable whatever its color was.
+            color = Style(color=self.palette.base.color) if self._pattern is not None else Style()
+            segments = painted_over(segments, *selected, self._selection_style() + color)
         if cells < width:
             segments.append(Segment(" " * (width - cells), rich_style(line.fill)))
         if is_chosen:
@@ -494,3 +497,8 @@ def with_chosen_mark(line: Line) -> Line:
             spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, style), (text[2:], style)]
         break
     return replace(line, spans=tuple(span for span in spans if span[0]))
+
+
+def _overlap(match: tuple[int, int], selected: tuple[int, int]) -> bool:
+    """Return whether two ranges of characters overlap; `selected` ends at -1 if it has the rest of the row."""
+    return selected[0] < match[1] and (selected[1] < 0 or match[0] < selected[1])
