@@ -117,7 +117,7 @@ class AppView:
         self.prompt: Prompt = widgets.prompt
         self.attachments = attachments
         self.turns: Turns = turns
-        self.app = app
+        self.themed_app = app
         self._widgets, self._welcome = widgets, welcome
         self._first_model = agent.conversation.model
         self._clock = clock
@@ -156,7 +156,7 @@ class AppView:
 
     @property
     def is_prompt_focused(self) -> bool:
-        return self.app.focused is self._widgets.prompt
+        return self.themed_app.focused is self._widgets.prompt
 
     @property
     def has_question(self) -> bool:
@@ -225,9 +225,9 @@ class AppView:
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job and of its attached output, unless the app is closing: that ends every job."""
-        if is_mounted(self.app) and not is_closing(self.app):
-            self.app.call_later(self.jobs.report_change, job)
-            self.app.call_later(lambda: self._show_attachments(self._agent.conversation.attachments.blocks))
+        if is_mounted(self.themed_app) and not is_closing(self.themed_app):
+            self.themed_app.call_later(self.jobs.report_change, job)
+            self.themed_app.call_later(lambda: self._show_attachments(self._agent.conversation.attachments.blocks))
 
     def ask_aside(self, question: str) -> None:
         """Ask a side question in its panel; an earlier one is cancelled."""
@@ -308,10 +308,10 @@ class AppView:
             panel.show(title, text)
 
     def open_screen(self, screen: Screen[Result], on_close: Callable[[Result | None], None]) -> None:
-        self.app.push_screen(screen, on_close)
+        self.themed_app.push_screen(screen, on_close)
 
     def run_later(self, work: Coroutine[Any, Any, object]) -> None:
-        self.app.run_worker(self.failures.guard(work), group="command")
+        self.themed_app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
         """Show an empty conversation: the welcome, no usage, no to-do list."""
@@ -396,9 +396,9 @@ class AppView:
         screen = ConnectScreen(
             self._agent.keys,
             self._clock,
-            themes=self.app.themes,
-            theme=self.app.theme_choice,
-            preview_theme=self.app.apply_theme,
+            themes=self.themed_app.themes,
+            theme=self.themed_app.theme_choice,
+            preview_theme=self.themed_app.apply_theme,
             current_model=self._agent.conversation.model,
             provider=provider,
         )
@@ -419,11 +419,11 @@ class AppView:
 
     def use_theme(self, name: str) -> bool:
         """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False if it is unknown."""
-        if name == AUTO or name in self.app.theme_names:
-            self.app.apply_theme(name)
+        if name == AUTO or name in self.themed_app.theme_names:
+            self.themed_app.apply_theme(name)
             self._agent.settings.choices.save_theme(name)
             return True
-        text = unknown_name_error(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them.")
+        text = unknown_name_error(f"theme {quoted(name)}", name, self.themed_app.theme_names, "/theme lists them.")
         self.notify("warning", text)
         return False
 
@@ -462,12 +462,12 @@ class AppView:
             prompt.is_emptied_by_undo, self._last_empty_undo = False, now
             self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
         else:
-            self.app.action_suspend_process()
+            self.themed_app.action_suspend_process()
 
     def open_link(self, address: str) -> None:
         """Open `address` in a browser; copy it if the user could not see a browser."""
-        if driver.has_browser(os.environ, sys.platform) and not self.app.is_headless:
-            self.app.open_url(address)
+        if driver.has_browser(os.environ, sys.platform) and not self.themed_app.is_headless:
+            self.themed_app.open_url(address)
             self.hint(f"opening {shorten(address, 60)}")
         else:
             self.hint(f"copied {shorten(address, 40)} {self.copy_text(address)}")
@@ -484,7 +484,7 @@ class AppView:
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def redraw(self) -> None:
-        self.app.redraw()
+        self.themed_app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
         """Scroll the transcript, or an open side question; page keys scroll the menu, the open help, or a question."""

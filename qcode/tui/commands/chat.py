@@ -39,11 +39,11 @@ def _model(context: CommandContext, name: str) -> None:
     if name:
         if not context.model_use.use(name):
             context.keep_typed()
-    elif context.app is not None:
+    elif context.app_view is not None:
         from qcode.tui.screens.models import ModelPicker
 
         picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.requested_effort)
-        context.screen.open_screen(picker, lambda chosen: _use_choice(context, chosen))
+        context.required_app_view.open_screen(picker, lambda chosen: _use_choice(context, chosen))
     else:
         others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
         lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_MODELS])]
@@ -69,7 +69,7 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.refuse(
             unknown_name_error(f"effort {quoted(typed)}", typed, choices, f"Choose from {', '.join(choices)}.")
         )
-    elif context.app is not None:
+    elif context.app_view is not None:
         _pick_effort(context)
     else:
         lines = [f"  {level}: {meaning}" for level, meaning in _EFFORT_MEANINGS.items()]
@@ -88,7 +88,7 @@ def _pick_effort(context: CommandContext) -> None:
     ]
     is_supported = context.agent.conversation.supports_reasoning
     title = "Effort" if is_supported else "Effort (this model is not known to support reasoning)"
-    context.screen.open_screen(
+    context.required_app_view.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
     )
 
@@ -122,7 +122,7 @@ def _mode(context: CommandContext, name: str) -> None:
     if mode is not None:
         context.use_mode(mode)
         return
-    if not name and context.app is not None:
+    if not name and context.app_view is not None:
         _pick_mode(context)
         return
     is_trusted = context.agent.trust.is_trusted
@@ -157,28 +157,28 @@ def _pick_mode(context: CommandContext) -> None:
         if mode is not None:
             context.use_mode(mode)
 
-    context.screen.open_screen(Picker("Permission mode", rows), on_pick)
+    context.required_app_view.open_screen(Picker("Permission mode", rows), on_pick)
 
 
 def _next_mode(context: CommandContext, _argument: str) -> None:
     is_trusted = context.agent.trust.is_trusted
     modes = [mode for mode in MODES if effective_mode(mode, is_trusted=is_trusted) == mode]
     mode = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
-    if context.app is not None and context.app.has_question and mode != "plan":
+    if context.app_view is not None and context.app_view.has_question and mode != "plan":
         modes.remove("plan")  # it would deny the call that the question is about
     next_mode = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
     # While a question about a plan is open, leaving plan mode approves the plan.
-    if context.app is not None and next_mode != "plan" and context.app.accept_plan(next_mode):
+    if context.app_view is not None and next_mode != "plan" and context.app_view.accept_plan(next_mode):
         return
     context.use_mode(next_mode)
-    if context.app is not None and not is_trusted:
+    if context.app_view is not None and not is_trusted:
         # In a restricted folder, the mode after `default` is skipped.
-        context.app.hint("/trust enables accept edits" if mode == "default" else "")
+        context.app_view.hint("/trust enables accept edits" if mode == "default" else "")
 
 
 def _is_not_writing_answer(context: CommandContext) -> bool:
     """Return whether Shift+Tab switches the mode. In the text field of a question, it returns to the choices."""
-    return context.app is None or not context.app.is_writing_answer
+    return context.app_view is None or not context.app_view.is_writing_answer
 
 
 def _clear(context: CommandContext, _argument: str) -> None:
@@ -197,7 +197,7 @@ def _connect(context: CommandContext, provider: str) -> None:
     if provider and provider not in names:
         context.refuse(unknown_name_error(f"provider {quoted(provider)}", provider, names, "/connect lists them."))
     else:
-        context.screen.connect(provider)
+        context.required_app_view.connect(provider)
 
 
 def _trust(context: CommandContext, _argument: str) -> None:
@@ -248,7 +248,9 @@ CHAT: tuple[Command, ...] = (
 def _escape(context: CommandContext, _argument: str) -> None:
     rewind = find_command("rewind", context.commands)
     is_possible = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
-    context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
+    context.required_app_view.cancel_keys.escape(
+        partial(rewind.run, context, "") if rewind is not None and is_possible else None
+    )
 
 
 INTERRUPTS: tuple[Command, ...] = (
@@ -264,7 +266,7 @@ INTERRUPTS: tuple[Command, ...] = (
         "interrupt",
         "Interrupt, clear, quit",
         "Interrupt the turn, or clear the prompt. Press it twice to quit.",
-        lambda context, _: context.screen.cancel_keys.interrupt(context.view.leave),
+        lambda context, _: context.required_app_view.cancel_keys.interrupt(context.view.leave),
         keys=("ctrl+c",),
         needs_screen=True,
     ),
@@ -282,18 +284,18 @@ INTERRUPTS: tuple[Command, ...] = (
 
 
 def _is_writing_prompt(context: CommandContext) -> bool:
-    return context.screen.is_prompt_focused
+    return context.required_app_view.is_prompt_focused
 
 
 def _is_typing_prompt(context: CommandContext) -> bool:
     """Return whether keys are typed into the prompt, not in vim's normal mode, in which Ctrl+R is redo."""
-    return context.screen.is_prompt_focused and not context.screen.prompt.is_commanding
+    return context.required_app_view.is_prompt_focused and not context.required_app_view.prompt.is_commanding
 
 
 def _is_editable(context: CommandContext) -> bool:
     """Return whether there is a text for the user's editor: the prompt, an answer, or the call of a question."""
-    screen = context.screen
-    return screen.is_prompt_focused or screen.is_writing_answer or screen.is_asking_about_draft
+    app_view = context.required_app_view
+    return app_view.is_prompt_focused or app_view.is_writing_answer or app_view.is_asking_about_draft
 
 
 PROMPT: tuple[Command, ...] = (
@@ -301,7 +303,7 @@ PROMPT: tuple[Command, ...] = (
         "editor",
         "Write in your editor",
         "Edit the prompt, an answer or the call of a question in your editor (VISUAL, EDITOR).",
-        lambda context, _: context.screen.open_editor(),
+        lambda context, _: context.required_app_view.open_editor(),
         names=("editor",),
         keys=("ctrl+g",),
         when=_is_editable,
@@ -311,7 +313,7 @@ PROMPT: tuple[Command, ...] = (
         "history-search",
         "Search the history",
         "Search earlier prompts. Press it again for the next older match.",
-        lambda context, _: context.screen.prompt.search_history(),
+        lambda context, _: context.required_app_view.prompt.search_history(),
         keys=("ctrl+r",),
         when=_is_typing_prompt,
         needs_screen=True,
@@ -320,7 +322,7 @@ PROMPT: tuple[Command, ...] = (
         "paste",
         "Paste from the clipboard",
         "Paste an image or text from the clipboard.",
-        lambda context, _: context.screen.paste(),
+        lambda context, _: context.required_app_view.paste(),
         keys=("ctrl+v", "alt+v"),
         when=_is_writing_prompt,
         needs_screen=True,
@@ -363,8 +365,8 @@ def _btw(context: CommandContext, question: str) -> None:
 
 def _attach_aside(context: CommandContext, _argument: str) -> None:
     confirmation = context.view.aside.attach_answer()
-    context.screen.close_aside()
-    context.screen.hint(confirmation)
+    context.required_app_view.close_aside()
+    context.required_app_view.hint(confirmation)
 
 
 def _jobs(context: CommandContext, argument: str) -> None:
@@ -372,10 +374,10 @@ def _jobs(context: CommandContext, argument: str) -> None:
     action = action.strip()
     jobs, view = context.view.jobs, context.view
     if not argument:
-        if context.app is not None and jobs.all:
+        if context.app_view is not None and jobs.all:
             from qcode.tui.screens.jobs import JobsScreen
 
-            context.app.open_screen(JobsScreen(jobs), lambda _: None)
+            context.app_view.open_screen(JobsScreen(jobs), lambda _: None)
         else:
             view.show_panel("Background jobs", jobs.listing())
         return
@@ -401,12 +403,12 @@ def _jobs(context: CommandContext, argument: str) -> None:
 
 
 def _show_job(context: CommandContext, job: Job) -> None:
-    if context.app is None:
+    if context.app_view is None:
         context.view.show_panel(f"Job {job.number}", context.view.jobs.details(job))
         return
     from qcode.tui.screens.jobs import JobOutput
 
-    context.app.open_screen(JobOutput(context.app.jobs, job), lambda _: None)
+    context.app_view.open_screen(JobOutput(context.app_view.jobs, job), lambda _: None)
 
 
 def _job_choices(context: CommandContext) -> Sequence[str]:
@@ -443,7 +445,7 @@ TASKS: tuple[Command, ...] = (
         "Attach the question and answer of /btw to the prompt, as a label, and close it.",
         _attach_aside,
         keys=("ctrl+s",),
-        when=lambda context: context.screen.can_add_aside,
+        when=lambda context: context.required_app_view.can_add_aside,
         needs_screen=True,
     ),
     Command(

@@ -129,7 +129,7 @@ class CommandContext:
     model_use: ModelUse
     view: View
     """The front end."""
-    app: AppView | None = None
+    app_view: AppView | None = None
     """The same object as `view` in the app; None in the linear mode."""
     typed: str = ""
     """The command as typed, empty for a command run by a key. `keep_typed` puts it back into the prompt."""
@@ -142,8 +142,8 @@ class CommandContext:
 
     def keep_typed(self) -> None:
         """Put the text of the command back into the prompt: selected, or in front of text typed since."""
-        if self.app is not None and self.typed:
-            self.app.put_back_command(self.typed)
+        if self.app_view is not None and self.typed:
+            self.app_view.put_back_command(self.typed)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -157,10 +157,10 @@ class CommandContext:
         return (*self.base_commands, *map(_as_prompt_command, prompts))
 
     @property
-    def screen(self) -> AppView:
-        """The same object as `app`, for a command that `needs_screen` and therefore runs only in the app."""
-        assert self.app is not None, "a command that needs a screen was run without one"
-        return self.app
+    def required_app_view(self) -> AppView:
+        """`app_view`, for a command that `needs_screen` and therefore runs only in the app."""
+        assert self.app_view is not None, "a command that needs a screen was run without one"
+        return self.app_view
 
     def use_mode(self, mode: ApprovalMode) -> None:
         """Switch the permission mode."""
@@ -174,7 +174,7 @@ class CommandContext:
 
 def is_prompt_empty(context: CommandContext) -> bool:
     """Return whether the user is writing nothing, for keys that need an empty prompt."""
-    return context.screen.is_prompt_empty
+    return context.required_app_view.is_prompt_empty
 
 
 def _is_always_available(_context: CommandContext) -> bool:
@@ -231,9 +231,9 @@ def run_command(context: CommandContext, command: Command, argument: str) -> Non
 
 def run_unrecorded(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app without adding it to the recent commands; show a notice if it raises an error."""
-    with context.screen.failures.report_errors():
+    with context.required_app_view.failures.report_errors():
         command.run(context, argument)
-        context.screen.session_title.refresh()
+        context.required_app_view.session_title.refresh()
 
 
 _PROMPT_PREFIX = "prompt:"
@@ -271,7 +271,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
         return
     if not missing:
         context.view.send(typed, typed, NO_OPTIONS)
-    elif len(missing) > 1 and context.app is not None:
+    elif len(missing) > 1 and context.app_view is not None:
         _open_form(context, prompt, values, typed)
     else:
         names = ", ".join(one_line(missing_argument.name) for missing_argument in missing)
@@ -282,34 +282,34 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
 def _refuse_prompt(context: CommandContext, problem: str, text_to_complete: str) -> None:
     """Show why the prompt was not sent, and put `text_to_complete` into the prompt."""
     context.view.notify("warning", problem)
-    if context.app is not None:
-        context.app.prompt.put_back(text_to_complete)
+    if context.app_view is not None:
+        context.app_view.prompt.put_back(text_to_complete)
 
 
 def _open_form(context: CommandContext, prompt: ServerPrompt, values: Mapping[str, str], typed: str) -> None:
     """Ask for the arguments in a form; if the user closes it, put the typed text back into the prompt."""
     from qcode.tui.screens.arguments import ArgumentsForm
 
-    screen = context.screen
+    app_view = context.required_app_view
 
     def on_close(text: str | None) -> None:
         if text:
             context.view.send(text, text, NO_OPTIONS)
         else:
-            screen.prompt.put_back(typed)
+            app_view.prompt.put_back(typed)
 
-    screen.open_screen(ArgumentsForm(prompt, values), on_close)
+    app_view.open_screen(ArgumentsForm(prompt, values), on_close)
 
 
 def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequence[str]:
     """Return completions of the server for the arguments that are being typed."""
     command_start = f"/{prompt.handle} "
-    if context.app is None or not context.app.prompt.text.lower().startswith(command_start):
+    if context.app_view is None or not context.app_view.prompt.text.lower().startswith(command_start):
         return ()
-    completion = context.app.attachments.servers
+    completion = context.app_view.attachments.servers
     if completion is None:
         return ()
-    return completion.arguments(prompt, context.app.prompt.text[len(command_start) :])
+    return completion.arguments(prompt, context.app_view.prompt.text[len(command_start) :])
 
 
 def find_command(name: str, commands: Sequence[Command]) -> Command | None:
@@ -445,7 +445,7 @@ def _match_name(command: Command, start: str) -> tuple[int, str] | None:
 
 
 def _command_row(command: Command, name: str, context: CommandContext) -> MenuItem:
-    opens_picker = command.opens_picker and context.app is not None
+    opens_picker = command.opens_picker and context.app_view is not None
     # Enter on a command with choices inserts it and lists the choices.
     has_choices = bool(command.argument) and not opens_picker and bool(command.choices(context))
     is_complete = not has_choices or command.id == "help"

@@ -32,10 +32,10 @@ def _permissions(context: CommandContext, argument: str) -> None:
     permissions = context.agent.permissions
     action, _, operand = argument.partition(" ")
     operand = operand.strip()
-    if not argument and context.app is not None:
+    if not argument and context.app_view is not None:
         from qcode.tui.screens.permissions import PermissionsScreen
 
-        context.screen.open_screen(PermissionsScreen(permissions), lambda _: None)
+        context.required_app_view.open_screen(PermissionsScreen(permissions), lambda _: None)
     elif action in ("", "list"):
         context.view.show_panel("Permissions", permission_text.permissions_text(permissions))
     elif action == "check" and operand:
@@ -75,10 +75,10 @@ def _tools(context: CommandContext, name: str) -> None:
     elif name:
         names = [tool.name for tool in tools]
         context.refuse(unknown_name_error(f"tool {quoted(name)}", name, names, "/tools lists them."))
-    elif context.app is not None:
+    elif context.app_view is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
-        context.screen.open_screen(ToolPicker(tools), lambda _: None)
+        context.required_app_view.open_screen(ToolPicker(tools), lambda _: None)
     else:
         context.view.show_panel("Tools", permission_text.tools_text(tools))
 
@@ -91,11 +91,11 @@ def _memory(context: CommandContext, text: str) -> None:
     from qcode.agent.context.memory import memory_text, split_memory_line
 
     memory = context.agent.memory
-    if not text and context.app is not None:
+    if not text and context.app_view is not None:
         from qcode.tui.screens.inspection import MemoryPicker
 
-        context.screen.open_screen(
-            MemoryPicker(memory), lambda path: context.screen.edit_file(path) if path is not None else None
+        context.required_app_view.open_screen(
+            MemoryPicker(memory), lambda path: context.required_app_view.edit_file(path) if path is not None else None
         )
         return
     if not text:
@@ -104,10 +104,10 @@ def _memory(context: CommandContext, text: str) -> None:
     files, line = split_memory_line(text, memory.editable_files())
     if len(files) == 1:
         _append_line(context, files[0].path, line)
-    elif context.app is not None:
+    elif context.app_view is not None:
         from qcode.tui.screens.inspection import MemoryTargetPicker
 
-        context.screen.open_screen(
+        context.required_app_view.open_screen(
             MemoryTargetPicker(files, line),
             lambda path: _append_line(context, path, line) if path is not None else None,
         )
@@ -162,20 +162,24 @@ def _show_plan(context: CommandContext) -> None:
         context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
     plan = plans[-1]
-    if context.app is None:
+    if context.app_view is None:
         context.view.show_panel(plan.heading, plan.text)
         return
     from qcode.tui.panels.preview import ApprovalDetail
     from qcode.tui.screens.pager import PagerScreen
 
-    context.app.open_screen(PagerScreen(plan.heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None)
+    context.app_view.open_screen(
+        PagerScreen(plan.heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None
+    )
 
 
 def _doctor(context: CommandContext, _argument: str) -> None:
-    if context.app is not None:
+    if context.app_view is not None:
         from qcode.tui.screens.inspection import FindingsScreen
 
-        context.screen.open_screen(FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None)
+        context.required_app_view.open_screen(
+            FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None
+        )
     else:
         context.view.run_later(_show_findings(context))
 
@@ -241,12 +245,12 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
 
 async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
     """Ask whether a command inside the prompt of a skill may run; in the linear mode it may not."""
-    if context.app is None:
+    if context.app_view is None:
         return False
     from qcode.tui.screens.inspection import SkillCommandPicker
 
     answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    context.app.open_screen(
+    context.app_view.open_screen(
         SkillCommandPicker(command, reason), lambda chosen: answered.set_result(chosen == SkillCommandPicker.RUN)
     )
     return await answered
@@ -330,26 +334,26 @@ def _mcp(context: CommandContext, argument: str) -> None:
     first_word, _, other_words = argument.partition(" ")
     is_restart = first_word == "restart"
     name = other_words.strip() if is_restart else argument
-    server = next((status for status in context.screen.servers.statuses if status.name == name), None)
+    server = next((status for status in context.required_app_view.servers.statuses if status.name == name), None)
     if is_restart and not name:
         context.refuse("Name the server: /mcp restart NAME. /mcp lists them.")
     elif name and server is None:
-        names = [status.name for status in context.screen.servers.statuses]
+        names = [status.name for status in context.required_app_view.servers.statuses]
         context.refuse(unknown_name_error(f"tool server {quoted(name)}", name, names, "/mcp lists them."))
     elif is_restart:
-        context.screen.servers.restart(name)
+        context.required_app_view.servers.restart(name)
         context.view.notify("info", f"Restarting {name}.")
     elif server is not None:
         context.view.show_panel(f"{_SERVERS_TITLE}: {server.name}", details(server))
-    elif not context.screen.servers.statuses:
+    elif not context.required_app_view.servers.statuses:
         context.view.notify("info", NO_SERVERS)
     else:
-        context.view.show_panel(_SERVERS_TITLE, listing(context.screen.servers.statuses))
-        context.screen.servers.ask_again()
+        context.view.show_panel(_SERVERS_TITLE, listing(context.required_app_view.servers.statuses))
+        context.required_app_view.servers.ask_again()
 
 
 def _server_choices(context: CommandContext) -> Sequence[str]:
-    names = [status.name for status in context.screen.servers.statuses]
+    names = [status.name for status in context.required_app_view.servers.statuses]
     return (*names, *(f"restart {name}" for name in names))
 
 

@@ -52,7 +52,7 @@ _LINEAR_COMMANDS = (
 
 def help_text(context: CommandContext) -> str:
     """Return the list of slash commands and help topics; in the linear mode only the main commands are explained."""
-    if context.app is None:
+    if context.app_view is None:
         return _linear_help(context, _LINEAR_COMMANDS)
     rows = [(command.usage, command.help) for command in context.commands if command.names]
     lines = table_text(rows)
@@ -91,7 +91,7 @@ def keys_text(context: CommandContext) -> str:
     rows = [*PROMPT_KEYS, *((key_names(keys[command.id]), command.help) for command in commands)]
     editing = [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS]
     text = f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
-    if not context.screen.prompt.has_vim:
+    if not context.required_app_view.prompt.has_vim:
         return text
     from qcode.tui.prompt.vim.grammar import VIM_KEYS
 
@@ -99,13 +99,13 @@ def keys_text(context: CommandContext) -> str:
 
 
 def _keys(context: CommandContext, _argument: str) -> None:
-    context.screen.toggle_panel("Keys", keys_text(context))
+    context.required_app_view.toggle_panel("Keys", keys_text(context))
 
 
 def _help(context: CommandContext, topic: str) -> None:
     if not topic:
         context.view.show_panel("Help", help_text(context))
-    elif topic == _ALL and context.app is None:
+    elif topic == _ALL and context.app_view is None:
         context.view.show_panel("Help", _linear_help(context, typed_names(context.commands)))
     elif topic == _ALL:
         context.view.show_panel("Help", help_text(context))

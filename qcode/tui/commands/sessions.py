@@ -37,7 +37,7 @@ async def _run_rewind(
     except ValueError as refusal:
         context.view.notify("info", str(refusal))
         return
-    if not plan.doubtful or context.app is None:
+    if not plan.doubtful or context.app_view is None:
         await _perform(context, plan, overwritten_paths=())
         return
 
@@ -53,7 +53,7 @@ async def _run_rewind(
 
     from qcode.tui.screens.rewind import OutsideChangesPicker
 
-    context.screen.open_screen(OutsideChangesPicker(plan, can_go_back=go_back is not None), on_answer)
+    context.required_app_view.open_screen(OutsideChangesPicker(plan, can_go_back=go_back is not None), on_answer)
 
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwritten_paths: tuple[str, ...]) -> None:
@@ -63,16 +63,16 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwritten_paths:
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
-    if context.app is not None:
-        context.app.show_conversation()
+    if context.app_view is not None:
+        context.app_view.show_conversation()
     context.view.notify("info", report.text)
     unchanged = [file.path for file in plan.doubtful if file.path not in overwritten_paths]
     if unchanged:
         context.view.notify("warning", f"Not changed: {one_line(', '.join(unchanged), 400)}")
     for problem in report.problems:
         context.view.notify("warning", one_line(problem, 300))
-    if report.prompt and context.app is not None:
-        context.app.put_in_prompt(report.prompt)
+    if report.prompt and context.app_view is not None:
+        context.app_view.put_in_prompt(report.prompt)
     elif report.prompt:
         context.view.notify("info", f"The removed message: {one_line(report.prompt, 1_000)}")
 
@@ -96,7 +96,7 @@ def _pick_message(context: CommandContext, messages: Sequence[RewindPoint], high
 
     from qcode.tui.screens.rewind import RewindPicker
 
-    context.screen.open_screen(RewindPicker(messages, highlighted), on_pick)
+    context.required_app_view.open_screen(RewindPicker(messages, highlighted), on_pick)
 
 
 def _pick_rewind_scope(
@@ -117,7 +117,7 @@ def _pick_rewind_scope(
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
-    context.screen.open_screen(RewindScopePicker(removed), on_pick)
+    context.required_app_view.open_screen(RewindScopePicker(removed), on_pick)
 
 
 def _undo(context: CommandContext, _argument: str) -> None:
@@ -164,19 +164,19 @@ async def _show_changes(context: CommandContext) -> None:
 
     if not changes and not turns:
         context.view.notify("info", NO_CHANGES)
-    elif context.app is None:
+    elif context.app_view is None:
         context.view.show_panel("Changes", changes_text(turns))
     else:
         from qcode.tui.screens.changes import ChangesScreen, ChangesSource
 
-        context.screen.open_screen(ChangesScreen(changes, turns, ChangesSource(undo, read)), lambda _: None)
+        context.required_app_view.open_screen(ChangesScreen(changes, turns, ChangesSource(undo, read)), lambda _: None)
 
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
         context.refuse(TURN_RUNS)
     else:
-        context.screen.turns.compact(focus)
+        context.required_app_view.turns.compact(focus)
 
 
 def _resume(context: CommandContext, requested: str) -> None:
@@ -212,7 +212,7 @@ def _choose_session(
 
     from qcode.tui.screens.sessions import SessionPicker
 
-    context.screen.open_screen(
+    context.required_app_view.open_screen(
         SessionPicker(context.agent.sessions, time.time, highlighted, filter_text=filter_text), on_pick
     )
 
@@ -259,7 +259,7 @@ def _offer_copy(
     from qcode.tui.screens.sessions import OpenElsewherePicker
 
     title = info.title if info is not None and info.title else session_id
-    context.screen.open_screen(OpenElsewherePicker(title, refusal.holder, at_start=at_start), on_pick)
+    context.required_app_view.open_screen(OpenElsewherePicker(title, refusal.holder, at_start=at_start), on_pick)
 
 
 def _show_opened(context: CommandContext, notices: Sequence[str] = ()) -> None:
@@ -268,7 +268,7 @@ def _show_opened(context: CommandContext, notices: Sequence[str] = ()) -> None:
     from qcode.tui.transcript.replay import is_shown_by_resume
 
     restored = restore_session(context.agent.conversation, context.agent.context.options)
-    context.screen.show_conversation()
+    context.required_app_view.show_conversation()
     for notice in restored:
         context.view.notify(notice.level, notice.text)
     for text in notices:
@@ -347,7 +347,7 @@ SESSIONS: tuple[Command, ...] = (
         "Show what fills the context window.",
         lambda context, _: context.view.show_panel(
             "Context",
-            context_text(context.agent.conversation.context_report(), has_bar=context.app is not None),
+            context_text(context.agent.conversation.context_report(), has_bar=context.app_view is not None),
         ),
         names=("context",),
     ),

@@ -117,21 +117,21 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
 
     `typed_text` is the text as the user typed it. In `text`, the labels of pastes are replaced by the pasted text.
     """
-    app = context.screen
-    app.close_help()
+    app_view = context.required_app_view
+    app_view.close_help()
     name_and_argument = split_command(text)
     if text.startswith("!"):
         if attached:
             replace(context, typed=typed_text).refuse(f"A shell command {_CANNOT_TAKE_LABELS}")
         elif line := text[1:].strip():
-            app.start_shell(line)
+            app_view.start_shell(line)
         return
     if name_and_argument is None and context.key_guard.holds_back(text):
         notice = KEY_HELD_BACK.format(advice="/connect stores a key")
         replace(context, typed=typed_text).refuse(notice)
         return
     if name_and_argument is None:
-        app.turns.submit(Submission(text, typed_text, attached))
+        app_view.turns.submit(Submission(text, typed_text, attached))
         return
     name, argument = name_and_argument
     command = find_command(name.lower(), context.commands)
@@ -159,6 +159,6 @@ def show_keys_and_todos(context: CommandContext, widgets: MainWidgets) -> None:
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
     widgets.transcript.content.fold_key = widgets.approval.view.show_all_key = key_names(keys["fold"][:1])
     widgets.new_text.key = key_names(keys["bottom"][:1])
-    widgets.prompt.show_hint = context.screen.hint
+    widgets.prompt.show_hint = context.required_app_view.hint
     widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
-    context.screen.show_background_key(key_names(keys["background"][:1]))
+    context.required_app_view.show_background_key(key_names(keys["background"][:1]))

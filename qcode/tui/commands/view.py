@@ -16,15 +16,15 @@ from qcode.tui.theme import AUTO
 
 def _theme(context: CommandContext, name: str) -> None:
     if name:
-        if context.screen.use_theme(name):
+        if context.required_app_view.use_theme(name):
             context.view.notify("info", _theme_text(context, name))
         else:
             context.keep_typed()
         return
     from qcode.tui.screens.palette import ThemePicker
 
-    app = context.screen.app
-    context.screen.open_screen(
+    app = context.required_app_view.themed_app
+    context.required_app_view.open_screen(
         ThemePicker(app.themes, app.theme_choice, app.apply_theme),
         lambda chosen: _theme(context, chosen) if chosen is not None else None,
     )
@@ -32,7 +32,7 @@ def _theme(context: CommandContext, name: str) -> None:
 
 def _theme_text(context: CommandContext, name: str) -> str:
     """Return the name of the chosen theme, with a reason if the theme is not in effect now or at the next start."""
-    app, text = context.screen.app, f"Theme: {name}"
+    app, text = context.required_app_view.themed_app, f"Theme: {name}"
     if name != AUTO and app.has_few_colors and not app.available_themes[name].ansi:
         text += ", in effect with 256 colors; this terminal has 16 or fewer"
     try:
@@ -55,7 +55,7 @@ VIEW: tuple[Command, ...] = (
         _theme,
         names=("theme",),
         argument="[name]",
-        choices=lambda context: (AUTO, *context.screen.app.theme_names),
+        choices=lambda context: (AUTO, *context.required_app_view.themed_app.theme_names),
         opens_picker=True,
         needs_screen=True,
     ),
@@ -71,7 +71,7 @@ VIEW: tuple[Command, ...] = (
         "suspend",
         "Suspend",
         "Suspend qcode; fg in the shell resumes it. If the prompt has changes to undo, Ctrl+Z undoes them first.",
-        lambda context, _: context.screen.suspend(),
+        lambda context, _: context.required_app_view.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,
         needs_screen=True,
@@ -80,7 +80,7 @@ VIEW: tuple[Command, ...] = (
         "fold",
         "Fold or unfold",
         "Fold or unfold reasoning and tool output; show all of a long question.",
-        lambda context, _: context.screen.fold(),
+        lambda context, _: context.required_app_view.fold(),
         keys=("ctrl+o",),
         needs_screen=True,
     ),
@@ -88,7 +88,7 @@ VIEW: tuple[Command, ...] = (
         "choose-card",
         "Choose a card",
         "Choose a card with j and k; Enter folds or unfolds it, Esc returns to the prompt.",
-        lambda context, _: context.screen.choose_card(),
+        lambda context, _: context.required_app_view.choose_card(),
         keys=("alt+o",),
         needs_screen=True,
     ),
@@ -96,7 +96,7 @@ VIEW: tuple[Command, ...] = (
         "page-up",
         "Scroll up",
         "Scroll up a page.",
-        lambda context, _: context.screen.scroll_transcript("page_up"),
+        lambda context, _: context.required_app_view.scroll_transcript("page_up"),
         keys=("pageup",),
         needs_screen=True,
     ),
@@ -104,7 +104,7 @@ VIEW: tuple[Command, ...] = (
         "page-down",
         "Scroll down",
         "Scroll down a page.",
-        lambda context, _: context.screen.scroll_transcript("page_down"),
+        lambda context, _: context.required_app_view.scroll_transcript("page_down"),
         keys=("pagedown",),
         needs_screen=True,
     ),
@@ -112,7 +112,7 @@ VIEW: tuple[Command, ...] = (
         "top",
         "Scroll to the start",
         "Scroll to the start.",
-        lambda context, _: context.screen.scroll_transcript("home"),
+        lambda context, _: context.required_app_view.scroll_transcript("home"),
         keys=("ctrl+home",),
         needs_screen=True,
     ),
@@ -120,7 +120,7 @@ VIEW: tuple[Command, ...] = (
         "bottom",
         "Scroll to the end",
         "Scroll to the end and stay there.",
-        lambda context, _: context.screen.scroll_transcript("end"),
+        lambda context, _: context.required_app_view.scroll_transcript("end"),
         keys=("ctrl+end",),
         needs_screen=True,
     ),
@@ -128,7 +128,7 @@ VIEW: tuple[Command, ...] = (
         "search",
         "Search the transcript",
         "Search the transcript. Press it again to stay at the match.",
-        lambda context, _: context.screen.toggle_search(),
+        lambda context, _: context.required_app_view.toggle_search(),
         keys=("ctrl+f",),
         needs_screen=True,
     ),
@@ -136,7 +136,7 @@ VIEW: tuple[Command, ...] = (
         "previous-message",
         "Your previous message",
         "Go to your previous message.",
-        lambda context, _: context.screen.jump(-1),
+        lambda context, _: context.required_app_view.jump(-1),
         keys=("alt+up",),
         needs_screen=True,
     ),
@@ -144,7 +144,7 @@ VIEW: tuple[Command, ...] = (
         "next-message",
         "Your next message",
         "Go to your next message, or to the end.",
-        lambda context, _: context.screen.jump(1),
+        lambda context, _: context.required_app_view.jump(1),
         keys=("alt+down",),
         needs_screen=True,
     ),
@@ -152,7 +152,7 @@ VIEW: tuple[Command, ...] = (
         "redraw",
         "Redraw",
         "Redraw the screen.",
-        lambda context, _: context.screen.redraw(),
+        lambda context, _: context.required_app_view.redraw(),
         keys=("ctrl+l",),
         needs_screen=True,
     ),
@@ -178,7 +178,7 @@ def _config(context: CommandContext, argument: str) -> None:
         context.refuse(unknown_name_error(f"setting {quoted(name)}", name, settings, "/config lists them."))
     elif value.strip():
         _change_setting(context, name, value.strip())
-    elif context.app is not None:
+    elif context.app_view is not None:
         _open_settings(context, name)
     else:
         listed = [settings[name]] if name else list(settings.values())
@@ -188,7 +188,7 @@ def _config(context: CommandContext, argument: str) -> None:
 
 
 def _change_setting(context: CommandContext, name: str, value: str) -> None:
-    themes = (AUTO, *context.app.app.theme_names) if context.app is not None else ()
+    themes = (AUTO, *context.app_view.themed_app.theme_names) if context.app_view is not None else ()
     if name == "ui.theme" and themes and value not in themes:
         context.refuse(unknown_name_error(f"theme {quoted(value)}", value, themes, "/theme lists them."))
         return
@@ -202,7 +202,7 @@ def _change_setting(context: CommandContext, name: str, value: str) -> None:
 
 def _vim(context: CommandContext, _argument: str) -> None:
     """Turn vim mode on or off, and save the choice in the user's config file."""
-    is_on = not context.screen.prompt.has_vim
+    is_on = not context.required_app_view.prompt.has_vim
     try:
         setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")
     except ValueError as refusal:
@@ -218,9 +218,9 @@ def _vim(context: CommandContext, _argument: str) -> None:
 def _open_settings(context: CommandContext, name: str) -> None:
     from qcode.tui.screens.settings import SettingsScreen
 
-    view = context.screen
-    screen = SettingsScreen(context.agent.settings, view.app.theme_names, view.apply_setting, name=name)
-    view.open_screen(screen, lambda _: None)
+    app_view = context.required_app_view
+    screen = SettingsScreen(context.agent.settings, app_view.themed_app.theme_names, app_view.apply_setting, name=name)
+    app_view.open_screen(screen, lambda _: None)
 
 
 def _setting_choices(context: CommandContext) -> Sequence[str]:
@@ -262,7 +262,9 @@ def open_palette(context: CommandContext) -> None:
         if command is not None:
             _run_picked(context, command)
 
-    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent_commands), on_pick)
+    context.required_app_view.open_screen(
+        PalettePicker(context, context.agent.settings.choices.recent_commands), on_pick
+    )
 
 
 def _run_picked(context: CommandContext, command: Command) -> None:
@@ -275,8 +277,8 @@ def _run_picked(context: CommandContext, command: Command) -> None:
             if argument is not None:
                 run_command(context, command, "" if argument == NO_ARGUMENT else argument)
 
-        context.screen.open_screen(ArgumentPicker(command, choices), on_pick)
+        context.required_app_view.open_screen(ArgumentPicker(command, choices), on_pick)
     elif command.needs_argument:
-        context.screen.write_prompt(f"/{command.names[0]} ")
+        context.required_app_view.write_prompt(f"/{command.names[0]} ")
     else:
         run_command(context, command, "")
