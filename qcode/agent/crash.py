@@ -51,11 +51,12 @@ def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
     # A failure here must not hide the error that is reported.
     with suppress(Exception):
         from qcode.config.paths import ConfigPaths
+        from qcode.config.state_file import create_private_folder
 
         folder = ConfigPaths.from_env(env).state_dir / FOLDER
         if (existing := _reports.get((folder, text))) is not None and existing.exists():
             return existing
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        create_private_folder(folder)
         # File names sort by time. The process id separates two processes that crash in the same microsecond.
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         path = folder / f"crash-{now}-{os.getpid()}.txt"

@@ -57,7 +57,7 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool 
     """
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    create_private_folder(path.parent)
     descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.stem}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -74,9 +74,20 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool 
         raise
 
 
+def create_private_folder(folder: Path) -> None:
+    """Create a folder and its missing parents, all for the owner only; existing folders are not changed.
+
+    `Path.mkdir(parents=True)` applies its mode to the last folder only: `state/qcode/drafts` would leave `state/qcode`
+    readable by other users.
+    """
+    if not folder.parent.exists():
+        create_private_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def append(path: Path, line: bytes) -> None:
     """Append one line to a file, which is created if it is missing; raise `OSError` if that fails."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    create_private_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         os.write(descriptor, line)

@@ -30,6 +30,14 @@ def test_saved_state_is_loaded_from_a_private_file_and_folder(tmp_path: Path) ->
     assert names(path.parent) == ["some.json"]
 
 
+def test_missing_parents_of_a_state_file_are_created_private(tmp_path: Path) -> None:
+    state = tmp_path / "state" / "qcode"
+    state_file.save_json(state / "drafts" / "1.json", {})
+    state_file.append(state / "hooks" / "log.jsonl", b"{}")
+    folders = (state.parent, state, state / "drafts", state / "hooks")
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+
+
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_file_writable_by_others_is_not_read(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "some.json"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
+from qcode.config.state_file import create_private_folder
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject, parse_object
 
@@ -33,7 +34,7 @@ class TranscriptFile:
     def begin(self, messages: Iterable[tuple[datetime, Message]] = ()) -> None:
         """Create or replace the file with the messages so far and their times, and remove files that are old."""
         with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            create_private_folder(self.path.parent)
             _remove_old(self.path.parent)
             self._write(messages, os.O_TRUNC)
 

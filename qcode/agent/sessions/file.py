@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from qcode.config.state_file import create_private_folder
 from qcode.protocol.errors import SessionBusy
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
@@ -268,9 +269,7 @@ def _write_all(handle: int, data: bytes) -> None:
 
 def make_private(folder: Path) -> None:
     """Create a folder, and its missing parents, for the owner only; existing parents are not changed."""
-    if not folder.parent.exists():
-        make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    create_private_folder(folder)
     if folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from qcode.config.state_file import create_private_folder
 from qcode.values import dataclass
 
 MAX_TERMINAL_BYTES = 74_994
@@ -121,7 +122,7 @@ class Clipboard:
     def _make_file(self) -> Path:
         """Return an empty file that only the user can read."""
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            create_private_folder(self._folder)
             path = self._folder / "copied.txt"
             path.touch(mode=0o600)
             return path
