@@ -558,12 +558,14 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
 
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return in a line why a call asks and where a command would run; empty for an edit that asks by its mode."""
-    if kind == "edit" and verdict.check.startswith("mode:"):
+    """Return in a line why a call asks and where a command would run; empty for a file edit that asks by its mode or after a change."""
+    if kind == "edit" and (verdict.is_allowed or verdict.check.startswith("mode:")):
         return ""
     lead = "A hook asks: " if verdict.check.startswith("hook:") else "Asks because "
+    # A call that the user edited asks again even if it is allowed, for example because it only reads.
+    reason = "you edited it" if verdict.is_allowed else visible(verdict.reason)
     place = f" · the command runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
-    return f"{lead}{visible(verdict.reason)}{place if kind == 'command' else ''}"
+    return f"{lead}{reason}{place if kind == 'command' else ''}"
 
 
 def _offered_scopes(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
