@@ -558,7 +558,7 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
 
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return in a line why a call asks and where a command would run; empty for a file edit that asks by its mode or after a change."""
+    """Return in a line why a call asks and where a command would run; empty for a file edit that no rule refers to."""
     if kind == "edit" and (verdict.is_allowed or verdict.check.startswith("mode:")):
         return ""
     lead = "A hook asks: " if verdict.check.startswith("hook:") else "Asks because "

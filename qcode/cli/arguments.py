@@ -93,7 +93,9 @@ class _Parser(argparse.ArgumentParser):
         from qcode.text.match import did_you_mean, similar
 
         unsafe = {name for flag in FLAGS if flag.key in _UNSAFE_KEYS for name in flag.names}
-        close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
+        # Without the dashes, which all flags share: `--bogus` is not `--verbose`.
+        flags = {name[2:]: name for flag in FLAGS for name in flag.names if name.startswith("--")}
+        close = (flags[word] for word in similar(unknown.lstrip("-"), flags, 1))
         hint = did_you_mean([name for name in close if name not in unsafe])
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 

@@ -458,12 +458,26 @@ def unknown_name_error(subject: str, name: str, names: Iterable[str], otherwise:
 def similar(name: str, names: Iterable[str], limit: int = 3, min_alike: float = MIN_ALIKE) -> tuple[str, ...]:
     """Return up to `limit` of `names` that a misspelt `name` may stand for, best first.
 
-    `min_alike` is the share of equal letters, from 0 to 1.
+    `min_alike` is the share of equal letters, from 0 to 1. Names with two letters swapped come first: `modle` means
+    `model`, although it shares more letters in order with `mode`.
     """
     from difflib import get_close_matches
 
     by_folded = {candidate.lower(): candidate for candidate in names}
-    return tuple(by_folded[folded] for folded in get_close_matches(name.lower(), by_folded, limit, min_alike))
+    swapped = [folded for folded in by_folded if _is_swapped(name.lower(), folded)]
+    close = get_close_matches(name.lower(), by_folded, limit, min_alike)
+    return tuple(by_folded[folded] for folded in dict.fromkeys((*swapped, *close)))[:limit]
+
+
+def _is_swapped(name: str, other: str) -> bool:
+    """Return whether two names differ only in two neighboring letters that are swapped."""
+    if len(name) != len(other):
+        return False
+    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
+    if len(differing) != 2 or differing[1] != differing[0] + 1:
+        return False
+    first, second = differing
+    return name[first] == other[second] and name[second] == other[first]
 
 
 def likeness(name: str, other: str) -> float:

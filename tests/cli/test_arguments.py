@@ -228,6 +228,8 @@ def test_suggestion_never_names_a_flag_that_lowers_safety(flag: str) -> None:
 def test_mistyped_flag_names_the_nearest() -> None:
     with pytest.raises(CommandLineError, match=r"did you mean --model\?"):
         parse(["--modle", "x"])
+    with pytest.raises(CommandLineError, match=r"^unknown flag --bogus$"):
+        parse(["--bogus"])
 
 
 def test_login_with_another_flag_says_that_it_is_used_alone() -> None:

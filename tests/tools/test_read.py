@@ -81,6 +81,9 @@ def test_binary_file_is_refused_with_a_reason(runner: ToolRunner, data: bytes, m
 def test_missing_file_is_refused_with_a_hint(runner: ToolRunner) -> None:
     runner.add("src/config.py")
     assert "did you mean src/config.py?" in runner.run("read", path="src/confg.py").content
+    assert "did you mean src/config.py?" in runner.run("read", path="src/config.pyi").content
+    # Only the suffix is alike.
+    assert "did you mean" not in runner.run("read", path="src/fog.py").content
     assert "is a folder; list it with ls" in runner.run("read", path="src").content
     assert runner.run("read", path="src/config.py/x").is_error
     assert runner.run("read", path="x" * 300).is_error

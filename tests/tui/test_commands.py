@@ -497,6 +497,9 @@ def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
     assert suggestion("nope", ["anthropic", "openai"]) == ""
     assert suggestion("pnai", ["anthropic", "openai"]) == "did you mean openai?"
     assert suggestion("opnai", ["anthropic", "openai"]) == "did you mean openai?"
+    assert suggestion("modle", ["mode", "model"]) == "did you mean model?"
+    assert suggestion("mdoe", ["mode", "model"]) == "did you mean mode?"
+    assert suggestion("mode1", ["mode", "model"]) == "did you mean mode?"
 
 
 def test_page_keys_move_in_the_menu_by_a_page_and_stop_at_its_ends() -> None:

@@ -175,9 +175,14 @@ def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
         names = sorted(entry.name for entry in location.path.parent.iterdir())
     except OSError:
         return ""
-    from qcode.text.match import did_you_mean, similar
+    from qcode.text.match import MIN_ALIKE, did_you_mean, likeness, similar
 
-    nearest = did_you_mean([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
+    stem = location.path.stem.lower()
+    # Without the suffix, which files of a folder share: `hello.py` is not `shop.py`.
+    close = [
+        name for name in similar(location.path.name, names) if likeness(stem, Path(name).stem.lower()) >= MIN_ALIKE
+    ]
+    nearest = did_you_mean([workspace.show(location.path.parent / name) for name in close])
     return f"; {nearest}" if nearest else ""
 
 
