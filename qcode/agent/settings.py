@@ -23,10 +23,6 @@ APPLIED_AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinkin
 """Settings that apply at once if they are changed in the app; all others apply after a restart."""
 
 
-_NOT_A_STRING = ", not a string"
-"""The end of an error about a value that is not TOML: the user typed text without quotes, not a string."""
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A setting and its current value."""
@@ -103,7 +99,7 @@ class SettingsService:
         try:
             change(self._file, path, read_typed(key, typed) if typed is not None else None)
         except ConfigError as error:
-            raise ValueError(str(error).removesuffix(_NOT_A_STRING) + ".") from None
+            raise ValueError(f"{error}.") from None
         return next(setting for setting in self.settings() if setting.name == name)
 
     def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:

@@ -228,12 +228,17 @@ def read_typed(key: Key, typed: str) -> object:
     """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
     if refusal := key.refusal(typed.strip()):
         raise ConfigError(refusal)
+    first_error: ConfigError | None = None
     for value in _possible_values(typed):
-        with contextlib.suppress(ConfigError):
+        try:
             convert_value(key, key.path, value)
+        except ConfigError as error:
+            first_error = first_error or error
+        else:
             return value
-    convert_value(key, key.path, _possible_values(typed)[0])
-    raise ConfigError(f"{dotted(key.path)} must be {key.kind.expected}")
+    # Text without quotes, such as `maybe`, is not TOML. "not a string" would be wrong: the user did not type a string.
+    is_quoted = typed.strip()[:1] in ("'", '"')
+    raise ConfigError(str(first_error) if is_quoted else str(first_error).removesuffix(", not a string"))
 
 
 def _possible_values(typed: str) -> list[object]:
