@@ -80,10 +80,13 @@ class ScriptedConversation(Conversation):
         self.prompts: list[str] = []
         self.answers: list[tuple[str, Decision]] = []
         self.steered: list[str] = []
-        self.joined: set[str] = set()
-        self.kept: tuple[Block, ...] = ()
+        self.delivered_steering: set[str] = set()
+        """The steering messages that the model already has; the test adds them."""
+        self.attached_blocks: tuple[Block, ...] = ()
+        """The blocks that `attach` got, before a prompt."""
         self.attachments = PendingAttachments(lambda text, external_spans: ((), ()))
-        self.attached: list[tuple[Block, ...]] = []
+        self.prompt_attachments: list[tuple[Block, ...]] = []
+        """The blocks that `submit` got with each prompt."""
         self.options: list[TurnOptions] = []
         self.metrics = RecoveryMetrics()
         self.background = ScriptedBackground()
@@ -113,7 +116,7 @@ class ScriptedConversation(Conversation):
         return self.used
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
-        self.kept += blocks
+        self.attached_blocks += blocks
         self.attachments.attach(blocks)
 
     async def submit(
@@ -121,7 +124,7 @@ class ScriptedConversation(Conversation):
     ) -> AsyncGenerator[TurnEvent]:
         self.prompts.append(prompt)
         self.attachments.take_blocks(prompt, attached)
-        self.attached.append(attached)
+        self.prompt_attachments.append(attached)
         self.options.append(options)
         self._cancelled = asyncio.Event()
         before = len(self.answers)
@@ -159,7 +162,7 @@ class ScriptedConversation(Conversation):
         self.steered.append(text)
 
     def withdraw_steering(self, text: str) -> bool:
-        if text not in self.steered or text in self.joined:
+        if text not in self.steered or text in self.delivered_steering:
             return False
         self.steered.remove(text)
         return True
@@ -218,18 +221,18 @@ class ScriptedLibrary(SessionLibrary):
     """The title of the session."""
 
     def __init__(self) -> None:
-        self.named = ""
-        """The title that `make_title` gives to the session."""
-        self.made: TurnUsage | None = None
+        self.next_title = ""
+        """The title that `make_title` gives to an untitled session."""
+        self.title_usage: TurnUsage | None = None
         """The usage of `make_title`; None if it makes no title."""
 
     def latest(self) -> str | None:
         return "s1"
 
     async def make_title(self) -> TurnUsage | None:
-        if self.made is not None and not self.title:
-            self.title = self.named
-            return self.made
+        if self.title_usage is not None and not self.title:
+            self.title = self.next_title
+            return self.title_usage
         return None
 
     def sessions(self) -> tuple[SessionInfo, ...]:

@@ -35,8 +35,10 @@ class ScriptedKeysService(KeysService):
     def __init__(self, *, is_first: bool = False, wants_theme: bool = False, waits: bool = False) -> None:
         self.is_first = is_first
         self.wants_theme = wants_theme
-        self.asked: list[tuple[str, str]] = []
-        self.kept: list[tuple[str, Secret | None]] = []
+        self.checked_keys: list[tuple[str, str]] = []
+        """The providers and the keys that were checked, as typed."""
+        self.saved_keys: list[tuple[str, Secret | None]] = []
+        """The providers and their saved keys; None for a provider that uses the key of the environment or no key."""
         self.finished = 0
         self.chosen = ""
         self.themes: list[str] = []
@@ -51,7 +53,7 @@ class ScriptedKeysService(KeysService):
         return {"ollama": "qwen3:8b"}
 
     async def check_typed_key(self, name: str, typed: str) -> CheckedKey:
-        self.asked.append((name, typed))
+        self.checked_keys.append((name, typed))
         self.reached.set()
         await self.opened.wait()
         if typed.startswith("bad"):
@@ -65,7 +67,7 @@ class ScriptedKeysService(KeysService):
         return CheckedKey(Secret(typed) if typed else None, models=models)
 
     async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
-        self.kept.append((name, checked.key))
+        self.saved_keys.append((name, checked.key))
         return (f"{name} accepted the key", "stored in the keyring") if checked.key is not None else ()
 
     def model_of(self, name: str, listed: tuple[str, ...]) -> str:

@@ -39,8 +39,9 @@ class ScriptedModelsService(ModelsService):
         self.offered = offered or (DEMO,)
         self.effort = effort
         self.override_note = override_note
-        self.kept: list[str] = []
-        self.asked: list[str] = []
+        self.saved_models: list[str] = []
+        self.queried_providers: list[str] = []
+        """The providers whose hosts were asked for more models."""
         self.answered = asyncio.Event()
 
     @property
@@ -51,12 +52,12 @@ class ScriptedModelsService(ModelsService):
         return self.offered
 
     async def list_host_models(self, provider: str) -> tuple[OfferedModel, ...]:
-        self.asked.append(provider)
+        self.queried_providers.append(provider)
         await self.answered.wait()
         return (OfferedModel("qwen/[b]coder", ModelFacts(context_window=131_072)),)
 
     def save_model(self, name: str) -> str:
-        self.kept.append(name)
+        self.saved_models.append(name)
         return self.override_note
 
     def save_effort(self, effort: Effort | None) -> None:

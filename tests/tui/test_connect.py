@@ -62,8 +62,8 @@ def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
         assert CANARY not in painted(run)
         await run.pilot.press("enter")
         await closed(run)
-        assert connecting.asked == [("anthropic", CANARY)]
-        assert connecting.kept == [("anthropic", Secret(CANARY))]
+        assert connecting.checked_keys == [("anthropic", CANARY)]
+        assert connecting.saved_keys == [("anthropic", Secret(CANARY))]
         assert conversation.model == "anthropic/default"
         assert "Anthropic accepted the key." in run.text
         assert "Stored in the keyring." in run.text
@@ -103,14 +103,14 @@ def test_refused_key_can_be_tried_again() -> None:
         await run.pilot.press("enter")
         await run.until(lambda: "Cannot reach" in screen_text.note)
         assert screen_text.note.endswith("is the server running?")
-        assert connecting.kept == []
+        assert connecting.saved_keys == []
         field(run).value = ""
         await run.pilot.press("enter")
         await run.until(lambda: "No key was given." in screen_text.note)
         field(run).value = CANARY
         await run.pilot.press("enter")
         await closed(run)
-        assert [key for _, key in connecting.kept] == [Secret(CANARY)]
+        assert [key for _, key in connecting.saved_keys] == [Secret(CANARY)]
 
     drive(test, connect=connecting)
 
@@ -130,11 +130,11 @@ def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
         await run.pilot.press("escape")
         await run.until(lambda: "Cancelled" in screen_text.note)
         await run.until(lambda: "Esc back" in run.screen)
-        assert (len(connecting.asked), connecting.kept) == (1, [])
+        assert (len(connecting.checked_keys), connecting.saved_keys) == (1, [])
         connecting.opened.set()
         await run.pilot.press("enter")
         await closed(run)
-        assert len(connecting.kept) == 1
+        assert len(connecting.saved_keys) == 1
 
     drive(test, connect=connecting)
 
@@ -148,7 +148,7 @@ def test_enter_uses_an_existing_key() -> None:
         assert "OPENAI_API_KEY is set" in painted(run)
         await run.pilot.press("enter")
         await closed(run)
-        assert connecting.kept == [("openai", None)]
+        assert connecting.saved_keys == [("openai", None)]
         assert conversation.model == "openai/default"
 
     drive(test, conversation, connect=connecting)
@@ -241,7 +241,7 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
         await closed(run)
         assert run.app.theme == before
         assert run.app.focused is run.app.widgets.prompt
-        assert (connecting.finished, connecting.kept, choices.theme) == (1, [], "")
+        assert (connecting.finished, connecting.saved_keys, choices.theme) == (1, [], "")
         assert screen_text.step == "theme"
 
     drive(test, connect=connecting, choices=choices)
@@ -281,7 +281,7 @@ def test_key_of_a_known_format_pasted_into_the_filter_goes_to_its_provider(is_fi
         assert key not in painted(run)
         await run.pilot.press("enter")
         await closed(run)
-        assert connecting.asked == [("anthropic", key)]
+        assert connecting.checked_keys == [("anthropic", key)]
         assert run.conversation.prompts == []
 
     drive(test, connect=connecting)
@@ -302,7 +302,7 @@ def test_key_of_an_unknown_provider_waits_for_a_choice_and_goes_into_the_key_fie
         await at(run, "key")
         assert field(run).value == CANARY
         await run.pilot.press("enter")
-        await run.until(lambda: connecting.asked == [("openai", CANARY)])
+        await run.until(lambda: connecting.checked_keys == [("openai", CANARY)])
 
     drive(test, connect=connecting)
 

@@ -60,7 +60,7 @@ def test_pasted_path_becomes_an_image_that_is_sent() -> None:
         await run.send("what is this")
         await run.until_idle()
         assert conversation.prompts == [f"{LABEL} what is this"]
-        assert conversation.attached == [(SHOT.image,)]
+        assert conversation.prompt_attachments == [(SHOT.image,)]
         assert LABEL in run.text
 
     drive(test, conversation, read_picture=read)
@@ -87,7 +87,7 @@ def test_image_is_sent_with_the_prompt_of_a_command() -> None:
         await paste(run, "/tmp/shot.png")
         await run.send("")
         await run.until_idle()
-        assert conversation.kept == (SHOT.image,)
+        assert conversation.attached_blocks == (SHOT.image,)
         assert conversation.prompts == [f"rebuild {LABEL}"]
 
     drive(test, conversation, read_picture=read)
@@ -104,7 +104,7 @@ def test_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
         await paste(run, "/tmp/shot.png")
         await run.pilot.press("backspace", "backspace", "ctrl+z", "enter")
         await run.until_idle()
-        assert [len(images) for images in conversation.attached] == [0, 1]
+        assert [len(images) for images in conversation.prompt_attachments] == [0, 1]
 
     drive(test, conversation, read_picture=read)
 
@@ -160,7 +160,7 @@ def test_image_added_during_a_turn_is_sent_with_the_steering() -> None:
         await run.pilot.press("enter")
         gate.open()
         await run.until(lambda: len(conversation.prompts) == 2)
-        assert conversation.attached[1] == (SHOT.image,)
+        assert conversation.prompt_attachments[1] == (SHOT.image,)
         await run.until_idle()
 
     drive(test, conversation, read_picture=read)

@@ -81,7 +81,7 @@ def test_end_of_a_shell_line_or_a_job_rings_while_the_terminal_is_unfocused(
         await shell.begun.wait()
         run.app.app_focus = is_focused
         shell.end.set()
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         start(run.app.agent.toolbox.jobs, "exit 0", tmp_path)
         await run.until(lambda: "Job 1 ended" in run.text)
         assert len(bells) == rings
@@ -205,7 +205,7 @@ def test_sent_output_is_attached_to_the_next_message_once(pipe: Path) -> None:
         await run.until(lambda: "Attached the output of job 1 (1 line) to your next message." in run.text)
         await run.send("/jobs send 1")
         await run.until(lambda: "Job 1 has no new output since you attached it." in run.text)
-        (block,) = conversation.kept
+        (block,) = conversation.attached_blocks
         assert isinstance(block, Text)
         assert parse_attached(block.text) == Attachment("job", WAITING, "begun\n", "job 1: running")
         await run.send("/jobs stop 1")
@@ -251,8 +251,8 @@ def test_long_output_is_sent_with_its_end_and_a_note_about_the_rest(tmp_path: Pa
         job = await begun(run, "seq 2000", tmp_path)
         await run.until(lambda: not job.is_running)
         await run.send("/jobs send 1")
-        await run.until(lambda: bool(conversation.kept))
-        (block,) = conversation.kept
+        await run.until(lambda: bool(conversation.attached_blocks))
+        (block,) = conversation.attached_blocks
         assert isinstance(block, Text)
         assert "characters omitted; all of it is in" in block.text
         assert block.text.endswith("1999\n2000\n\n</job>")

@@ -38,7 +38,7 @@ def test_shell_command_is_run_printed_and_kept() -> None:
     assert "a.py" in output
     assert "exit 0" in output
     assert conversation.prompts == []
-    assert len(conversation.kept) == 1
+    assert len(conversation.attached_blocks) == 1
 
 
 @pytest.mark.parametrize(("width", "columns"), [(90, "88"), (0, "unset")])

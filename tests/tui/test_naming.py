@@ -15,8 +15,8 @@ from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
 def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
     conversation = ScriptedConversation([*says("hi"), ended(cost="0.0021")])
-    conversation.library.named = "Dates in the parser"
-    conversation.library.made = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
+    conversation.library.next_title = "Dates in the parser"
+    conversation.library.title_usage = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
     named: list[str] = []
 
     async def test(run: Running) -> None:
@@ -40,7 +40,7 @@ def test_cost_of_a_title_does_not_hide_the_cost_of_a_turn_that_has_started_since
     async def test(run: Running) -> None:
         await run.send("go")
         await waiting.reached.wait()
-        conversation.library.made = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
+        conversation.library.title_usage = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
         await run.app.session_title.make()
         cost = run.app.widgets.status.status.cost
         waiting.open()

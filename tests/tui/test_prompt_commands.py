@@ -188,7 +188,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
         await run.send("go")
         await gate.reached.wait()
         await run.send("late")
-        conversation.joined.add("late")
+        conversation.delivered_steering.add("late")
         await run.pilot.press("up")
         await run.pilot.pause()
         assert run.app.widgets.queue.typed_texts == ("late",)

@@ -58,7 +58,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert "› !" in run.screen
         assert run.status.startswith("shell command · Enter runs it ")
         await run.send("quick one")
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         assert shell.lines == ["quick one"]
         assert conversation.prompts == []
         assert "! quick one" in run.text
@@ -66,7 +66,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert "exit 0" in run.text
         assert not has_shell_mark(run)
         assert run.status.startswith("ask before edits")
-        (block,) = conversation.kept
+        (block,) = conversation.attached_blocks
         assert isinstance(block, Text)
         assert parse_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
@@ -78,12 +78,12 @@ def test_failed_shell_command_shows_its_exit_code_once() -> None:
 
     async def test(run: Running) -> None:
         await run.send("!fails")
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         assert run.text.count("127") == 1
         assert "failed · exit 127" in run.text
         assert "not found" in run.text
         assert "[commands have no terminal]" in run.text
-        (block,) = conversation.kept
+        (block,) = conversation.attached_blocks
         assert isinstance(block, Text)
         assert "[exit code 127]" in block.text
 
@@ -109,7 +109,7 @@ def test_output_for_the_next_prompt_is_shown_above_it_and_removed_with_backspace
     async def test(run: Running) -> None:
         for number in (1, 2):
             await run.send(f"!quick {number}")
-            await run.until(lambda: len(conversation.kept) == number)  # noqa: B023  awaited at once
+            await run.until(lambda: len(conversation.attached_blocks) == number)  # noqa: B023  awaited at once
         await run.pilot.pause()
         assert "+ ! quick 1  exit 0\n" in run.screen
         assert "+ ! quick 2  exit 0 · Backspace removes" in run.screen
@@ -140,11 +140,11 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
         run.clock.now += 4
         await run.until(lambda: "running 4 s · Esc to interrupt" in run.text)
         await run.pilot.press("escape")
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         assert (shell.cancelled, conversation.cancels) == (1, 0)
         assert "– ! long one  stopped" in run.text
         assert "cancelled" not in run.text
-        block = conversation.kept[0]
+        block = conversation.attached_blocks[0]
         assert isinstance(block, Text)
         assert "begun" in block.text
         assert "stopped by the user" in block.text
@@ -177,7 +177,7 @@ def test_prompt_waits_for_the_shell_command_and_goes_with_its_output() -> None:
         assert (conversation.prompts, conversation.steered) == ([], [])
         shell.gate.set()
         await run.until(lambda: conversation.prompts == ["fix the failures"])
-        assert len(conversation.kept) == 1
+        assert len(conversation.attached_blocks) == 1
         await run.until_idle()
         assert "queued" not in run.screen
 
@@ -196,7 +196,7 @@ def test_prompt_that_waits_for_a_shell_command_can_be_taken_back(key: str) -> No
         await run.pilot.press(key)
         await run.until(lambda: run.app.widgets.prompt.text == "fix the failures")
         shell.gate.set()
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         assert conversation.prompts == []
         assert "queued" not in run.screen
 
@@ -212,7 +212,7 @@ def test_running_shell_command_is_in_the_status_line_until_it_ends() -> None:
         run.clock.now += 65
         assert "running make everything 1 min 05 s · Esc to interrupt" in run.status
         await run.pilot.press("escape")
-        await run.until(lambda: bool(conversation.kept))
+        await run.until(lambda: bool(conversation.attached_blocks))
         assert "running" not in run.status
 
     drive(test, conversation, run_user_command=shell)

@@ -48,7 +48,7 @@ def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
         await run.pilot.press(*"sonnet", "enter")
         await closed(run)
         assert run.conversation.model == SONNET
-        assert offering.kept == [SONNET]
+        assert offering.saved_models == [SONNET]
         assert "Model: anthropic/claude-sonnet-4-5, from the next turn." in run.text
         assert "claude-sonnet-4-5" in run.status
 
@@ -121,7 +121,7 @@ def test_models_of_unknown_hosts_are_requested_and_added() -> None:
 
     async def test(run: Running) -> None:
         picker = await opened(run)
-        assert offering.asked == ["openrouter"]
+        assert offering.queried_providers == ["openrouter"]
         assert "loading openrouter" in painted(run)
         before = picker.row
         offering.answered.set()
@@ -185,7 +185,7 @@ def test_left_and_right_change_the_effort_and_enter_on_the_same_model_saves_it()
         await run.pilot.press("enter")
         await closed(run)
         assert conversation.effort == "medium"
-        assert (offering.effort, offering.kept) == ("medium", [])
+        assert (offering.effort, offering.saved_models) == ("medium", [])
         assert "medium" in run.status
         await opened(run)
         await run.pilot.press("right", "escape")
