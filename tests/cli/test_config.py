@@ -87,7 +87,7 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
     [
         ("ui.bel", "true", "unknown key ui.bel; the nearest is ui.bell"),
         ("modle", "x", "unknown key modle; the nearest is model"),
-        ("ui.bell", "maybe", "ui.bell must be true or false, not a string"),
+        ("ui.bell", "maybe", "ui.bell must be true or false\n"),
         ("network.max_retries", "-1", "network.max_retries must be a whole number of at least 0"),
         ("output.policy", "escalat", 'did you mean "escalate"?'),
         ("permissions.mode", "bypass", "`bypass` cannot be set in a config file"),
