@@ -14,8 +14,8 @@ from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
 from qcode.agent.mcp.elicitation import DECLINE
 from qcode.protocol.approvals import (
+    ASKED_BY_QCODE,
     CHANGE_APPROACH,
-    OWN_QUESTION,
     SKIPPED_QUESTION,
     AcceptPlan,
     Allow,
@@ -104,9 +104,10 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
         case ServerApproval(is_login=True):
             return [replace(once, name="Yes, open the browser"), not_in_session]
         case ServerApproval():
-            session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
-            folder = PermissionOption("folder", "allow_always", "Yes, from now on", Allow())
-            return [session, folder, not_in_session]
+            for_session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
+            # For a server, `Allow` without a scope is stored.
+            from_now_on = PermissionOption("folder", "allow_always", "Yes, from now on", Allow())
+            return [for_session, from_now_on, not_in_session]
         case RepeatedCall():
             change = replace(deny, name="No, change the approach", decision=Deny(CHANGE_APPROACH))
             return [replace(once, name="Yes, run it again"), change]
@@ -115,7 +116,7 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
 
 
 def _skip(question: Question) -> Decision:
-    """Return the decision for a skipped question: a tool server gets no answer, the model a hint."""
+    """Return the decision for a skipped question: it is cancelled for a tool server, and the model gets a hint."""
     return Deny() if question.server else Answer(SKIPPED_QUESTION)
 
 
@@ -203,7 +204,7 @@ def _question_source(question: Question) -> str:
     """Return the start of a sentence with the asker, such as `qcode asks:`; empty if the model asks."""
     if not question.server:
         return ""
-    if question.server == OWN_QUESTION:
+    if question.server == ASKED_BY_QCODE:
         return "qcode asks:"
     return f"The tool server {shown_line(question.server, 40)} asks:"
 
@@ -242,9 +243,9 @@ async def _ask_with_form(
                 return Answer(chosen)
             return _skip(question)
         case "decline" if question.server and DECLINE in labels:
-            return Answer(DECLINE)
-        # If a server asks, a dismissed form becomes the answer "cancel" to the server, and the turn continues.
+            return Answer(DECLINE)  # the choice of the server's form with this label
         case "cancel" if not question.server:
             return CancelTurn()
         case _:
+            # Includes "cancel" if a server asks: only the question is dismissed, and the turn continues.
             return _skip(question)

@@ -20,7 +20,7 @@ from qcode.agent.permissions import Permissions, judge_with_hook
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
-    OWN_QUESTION,
+    ASKED_BY_QCODE,
     AcceptPlan,
     Allow,
     Answer,
@@ -131,7 +131,7 @@ class PendingCalls:
     ) -> str | None:
         """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
         self._question_count += 1
-        server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else OWN_QUESTION
+        server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else ASKED_BY_QCODE
         approval = Question(call, question, detail, choices, server, self._question_count)
         self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:

@@ -172,7 +172,7 @@ class Choice:
 
 SKIPPED_QUESTION = "The user skipped the question. Choose the most likely intention and continue."
 """The answer to a question of the model that the user skips, for the model."""
-OWN_QUESTION = "qcode itself"
+ASKED_BY_QCODE = "qcode itself"
 """The `server` of a question that qcode itself asks. The name of a real server cannot contain a blank."""
 
 
@@ -197,7 +197,7 @@ class Question:
     @property
     def asker(self) -> str:
         """The asker as the subject of a sentence, not cleaned for display."""
-        if self.server == OWN_QUESTION:
+        if self.server == ASKED_BY_QCODE:
             return "qcode"
         return f"The tool server {self.server}" if self.server else "The model"
 
@@ -248,7 +248,8 @@ class RateLimitApproval:
 class ServerApproval:
     """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it?
 
-    Decided by `Allow` or `Deny`. It belongs to no turn.
+    Decided by `Allow`, which is stored for later sessions unless its scope is `session`, or by `Deny`. It belongs to no
+    turn.
     """
 
     id: str

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.agent.sessions.export import EXPORT_FORMS
+from qcode.agent.sessions.export import EXPORT_FORMATS
 from qcode.cli.arguments import parse
 from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
 from qcode.config.schema import KEYS, Key
@@ -72,7 +72,7 @@ def _choices(hint: object) -> tuple[str, ...]:
 
 
 def test_formats_of_an_export_match_its_flag() -> None:
-    assert SUBCOMMANDS["sessions"].flags[0].choices == EXPORT_FORMS
+    assert SUBCOMMANDS["sessions"].flags[0].choices == EXPORT_FORMATS
 
 
 def test_help_names_every_flag_and_no_other() -> None:

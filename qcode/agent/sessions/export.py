@@ -34,8 +34,8 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
-ExportForm: TypeAlias = Literal["md", "json", "html"]
-EXPORT_FORMS: tuple[ExportForm, ...] = ("md", "json", "html")
+ExportFormat: TypeAlias = Literal["md", "json", "html"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = ("md", "json", "html")
 EXPORT_USAGE = "[md|json|html] [path] [--turns 3-7] [--no-tools]"
 
 
@@ -57,7 +57,7 @@ class ExportHeading:
 class ExportRequest:
     """The arguments of an export."""
 
-    form: ExportForm
+    format: ExportFormat
     path: str = ""
     """The path as typed; empty for a default name."""
     turns: str = ""
@@ -81,19 +81,19 @@ def export_request(typed: str) -> ExportRequest:
     if unknown := re.search(r"(?:^|\s)(--\S*)", format_and_path):
         raise ValueError(f"Cannot use {unknown[1]} here. Type /export {EXPORT_USAGE}.")
     first, _, after_first = format_and_path.partition(" ")
-    form = next((form for form in EXPORT_FORMS if form == first), None)
-    path = after_first.strip() if form else format_and_path
-    if form is None and first in _OTHER_FORMATS:
+    typed_format = next((name for name in EXPORT_FORMATS if name == first), None)
+    path = after_first.strip() if typed_format else format_and_path
+    if typed_format is None and first in _OTHER_FORMATS:
         remedy = f"Choose md, json or html, or type ./{first} for a file of that name."
         raise ValueError(f"Unknown format {quoted(first)}. {remedy}")
     turns = next((option["turns"] for option in options if option["turns"]), "")
-    return ExportRequest(form or form_of(path), path, turns, not any(option["none"] for option in options))
+    return ExportRequest(typed_format or format_of(path), path, turns, not any(option["none"] for option in options))
 
 
-def form_of(path: str) -> ExportForm:
+def format_of(path: str) -> ExportFormat:
     """Return the format for the extension of a path; Markdown for any other extension."""
     extension = path.rpartition(".")[2].lower()
-    return next((form for form in EXPORT_FORMS if form == extension), "md")
+    return next((name for name in EXPORT_FORMATS if name == extension), "md")
 
 
 def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: ExportRequest) -> str:
@@ -104,7 +104,7 @@ def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: 
     if request.turns:
         turns = select_turns(turns, request.turns)
     has_tools = request.has_tools
-    match request.form:
+    match request.format:
         case "json":
             return _as_json(turns, heading, has_tools=has_tools)
         case "md":

@@ -110,10 +110,10 @@ def _as_json(summary: SessionSummary, expiry: datetime | None) -> JsonObject:
 
 def _row(summary: SessionSummary, expiry: datetime | None, now: datetime, holder: int | None) -> tuple[str, ...]:
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
-    size = (count_text(summary.messages, "message"), bytes_text(summary.size))
+    sizes = (count_text(summary.messages, "message"), bytes_text(summary.size))
     time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
     note = "" if holder is None else f"  ({open_elsewhere_text(holder)})"
-    return (summary.session_id, updated, *size, *time_left, f"{plain_line(summary.title, _MAX_TITLE_CHARS)}{note}")
+    return (summary.session_id, updated, *sizes, *time_left, f"{plain_line(summary.title, _MAX_TITLE_CHARS)}{note}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -139,23 +139,23 @@ def _printable(text: str) -> str:
 
 
 def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], settings: Settings) -> int:
-    """Export a session, which may be open elsewhere; raise `InputError`.
+    """Export a session to a file or to stdout; raise `InputError`. The session may be open in another process.
 
     Without `--format`, the extension of the file decides.
     """
     from qcode.agent.models.client import price_of
-    from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns, form_of, save_export
+    from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns, format_of, save_export
     from qcode.agent.sessions.turns import session_turns
 
     path: Path | None = flags.get("output")
-    form = flags.get("format") or form_of(str(path or ""))
+    export_format = flags.get("format") or format_of(str(path or ""))
     loaded = store.load(selection)
     for notice in loaded.notices:
         write_stderr(notice)
     title = loaded.title or first_words(loaded.history.title_prompts())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
-    request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
+    request = ExportRequest(export_format, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
     try:
         text = export_turns(turns, ExportHeading(loaded.session_id, redact(title), loaded.model), request)
         if path is None:
@@ -168,28 +168,33 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
 
 
 def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[str, Any]) -> int:
-    """Import sessions of other programs: those in `paths`, by default those found on this machine."""
+    """Import sessions of other programs.
+
+    Without `paths`, search the default locations of these programs for sessions of this project, or of all folders with
+    `--all`.
+    """
     from qcode.agent.imports.sources import find_sessions, is_folder, sessions_in
 
-    is_everywhere, is_json = "all" in flags, "json" in flags
+    includes_all_folders, is_json = "all" in flags, "json" in flags
     if paths:
         sessions = [session for path in paths for session in sessions_in(path)]
     else:
-        sessions = find_sessions(os.environ, None if is_everywhere else root)
+        sessions = find_sessions(os.environ, None if includes_all_folders else root)
     if not sessions:
         scope = ""
         if paths:
             scope = f" in {', '.join(map(str, paths))}"
-        elif not is_everywhere:
+        elif not includes_all_folders:
             scope = f" for {short_path(root)}; --all looks in all folders"
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
-    is_chosen = "yes" in flags or (bool(paths) and not any(map(is_folder, paths)))
-    chosen = sessions if is_chosen else _choose_sessions(sessions, is_json=is_json)
+    # A file on the command line is a choice; a folder is not.
+    needs_choice = "yes" not in flags and (not paths or any(map(is_folder, paths)))
+    chosen = _choose_sessions(sessions, is_json=is_json) if needs_choice else sessions
     # The oldest first, so that `-c` continues the newest.
     rows_and_codes = [
-        _import_session(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
+        _import_session(state_dir, root, session, uses_session_folder=includes_all_folders, is_json=is_json)
         for session in reversed(chosen)
     ]
     if is_json and chosen:
@@ -198,7 +203,7 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
 
 
 def _choose_sessions(sessions: Sequence[SessionFile], *, is_json: bool) -> list[SessionFile]:
-    """List the sessions that were found and ask which to import; without a terminal only list them."""
+    """List the sessions that were found and ask which to import; only list them as JSON, or without a terminal."""
     from qcode.agent.imports.sources import PROGRAMS
 
     if is_json:
@@ -251,9 +256,12 @@ def chosen_numbers(answer: str, count: int) -> list[int]:
 
 
 def _import_session(
-    state_dir: Path, root: Path, session: SessionFile, *, is_everywhere: bool, is_json: bool
+    state_dir: Path, root: Path, session: SessionFile, *, uses_session_folder: bool, is_json: bool
 ) -> tuple[JsonObject, int]:
-    """Import one session; return a row about it and an exit code. A failure does not stop the others."""
+    """Import one session; return a row about it and an exit code. A failure is reported and does not stop the others.
+
+    `uses_session_folder`: import it into the project in which it was written, if that still exists, instead of `root`.
+    """
     from qcode.agent.imports.migration import Migration
     from qcode.agent.imports.sources import read_file
 
@@ -261,7 +269,7 @@ def _import_session(
     try:
         source = read_file(session.path)
         session_folder = Path(source.cwd) if source.cwd else root
-        if is_everywhere and session_folder.is_dir():
+        if uses_session_folder and session_folder.is_dir():
             target = find_project_root(session_folder)
         result = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(source)
     except (QcodeError, OSError) as error:

@@ -304,7 +304,7 @@ def _export(context: CommandContext, argument: str) -> None:
     try:
         request = export_request(argument)
         text = context.agent.sessions.export(request)
-        name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
+        name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.format}"
         save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
         context.refuse(str(refusal))

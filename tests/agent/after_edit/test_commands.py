@@ -10,7 +10,7 @@ import pytest
 from qcode.agent.after_edit.commands import NO, YES
 from qcode.agent.trust import TrustStore, files_in_use
 from qcode.config.load import file_layer
-from qcode.protocol.approvals import OWN_QUESTION, Answer, Deny, Question
+from qcode.protocol.approvals import ASKED_BY_QCODE, Answer, Deny, Question
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.events import ApprovalRequested, Notice, SteeringAdded, ToolOutput, TurnEvent
 from qcode.safety.rules import Rules
@@ -130,7 +130,7 @@ def test_user_is_asked_once_about_a_command(tmp_path: Path, decision: Answer | D
     (question,) = asked
     assert question.question.startswith("Run the format command each time the model has edited a file?")
     assert question.detail == "sed -i s/bad/good/ {file}"
-    assert (question.server, question.asker) == (OWN_QUESTION, "qcode")
+    assert (question.server, question.asker) == (ASKED_BY_QCODE, "qcode")
     text = "good\n" if decision == Answer(YES) else "bad\n"
     assert [(editing.work / name).read_text() for name in ("a.txt", "b.txt")] == [text, text]
 

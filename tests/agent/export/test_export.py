@@ -10,8 +10,8 @@ from decimal import Decimal
 import pytest
 
 from qcode.agent.sessions.export import (
-    EXPORT_FORMS,
-    ExportForm,
+    EXPORT_FORMATS,
+    ExportFormat,
     ExportHeading,
     ExportRequest,
     export_request,
@@ -89,8 +89,10 @@ def turns_of(history: SessionHistory) -> tuple[SessionTurn, ...]:
     return session_turns(history, prices.get, Redactor().redact)
 
 
-def written(form: ExportForm, *messages: Message, turns: str = "", has_tools: bool = True) -> str:
-    return export_turns(turns_of(history_of(messages or SAID)), ABOUT, ExportRequest(form, "", turns, has_tools))
+def written(export_format: ExportFormat, *messages: Message, turns: str = "", has_tools: bool = True) -> str:
+    return export_turns(
+        turns_of(history_of(messages or SAID)), ABOUT, ExportRequest(export_format, "", turns, has_tools)
+    )
 
 
 def parsed(page: str) -> ElementTree.Element:
@@ -111,11 +113,11 @@ def words(element: ElementTree.Element) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_every_format_contains_all_messages(form: ExportForm) -> None:
-    text = written(form)
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_every_format_contains_all_messages(export_format: ExportFormat) -> None:
+    text = written(export_format)
     assert text.endswith("\n")
-    for part in ("I look.", "Done.", "hm", "shell" if form == "json" else "Run", "cut", "see"):
+    for part in ("I look.", "Done.", "hm", "shell" if export_format == "json" else "Run", "cut", "see"):
         assert part in text, part
 
 
@@ -182,33 +184,33 @@ def test_tasks_of_a_list_have_their_marks() -> None:
     assert [words(item).strip() for item in tree.iter("li")][-4:] == ["☐ open", "☑ done", "☑ loose", "[y] none"]
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_calls_have_the_names_and_arguments_of_the_app(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_calls_have_the_names_and_arguments_of_the_app(export_format: ExportFormat) -> None:
     arguments = json.dumps({"pattern": "def total", "path": "src"})
     asked, told = ToolCall("c1", "grep", arguments), ToolResult("c1", "grep", "src/cart.py:1")
-    text = written(form, user("a"), assistant(asked), Message("user", (told,)))
+    text = written(export_format, user("a"), assistant(asked), Message("user", (told,)))
     assert "Search" in text
     assert "def total in src" in text
     # The line of the card says both in full.
     assert "pattern" not in text.partition("Search")[2]
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("export_format", ["md", "html"])
 @pytest.mark.parametrize("is_error", [False, True])
-def test_todo_list_is_shown_as_json_only_if_the_call_failed(form: ExportForm, is_error: bool) -> None:
+def test_todo_list_is_shown_as_json_only_if_the_call_failed(export_format: ExportFormat, is_error: bool) -> None:
     asked = ToolCall("c1", "todo", json.dumps({"items": [{"task": "read it", "state": "done"}]}))
     told = ToolResult("c1", "todo", "too long" if is_error else "[x] read it", is_error=is_error)
-    text = written(form, user("a"), assistant(asked), Message("user", (told,)))
+    text = written(export_format, user("a"), assistant(asked), Message("user", (told,)))
     assert text.count("read it") == 1
     assert ("[x] read it" in text) is not is_error
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_choices_of_a_question_are_a_numbered_list(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_choices_of_a_question_are_a_numbered_list(export_format: ExportFormat) -> None:
     choices: list[Json] = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
     arguments = {"question": "Which color?", "choices": choices}
     call = assistant(ToolCall("c1", "ask_person", json.dumps(arguments)))
-    text = written(form, user("look"), call, Message("user", (ToolResult("c1", "ask_person", "Red"),)))
+    text = written(export_format, user("look"), call, Message("user", (ToolResult("c1", "ask_person", "Red"),)))
     assert "1. Red\n2. Blue: as now" in text
     assert "label" not in text.partition("Which color?")[2]
 
@@ -245,34 +247,36 @@ def test_call_is_one_collapsed_card_with_its_result() -> None:
 DIFF = "--- a/cart.py\n+++ b/cart.py\n@@ -7,2 +7,2 @@\n same\n-old <b>\n+new <b>\n"
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_call_has_the_summary_and_diff_shown_in_the_app(export_format: ExportFormat) -> None:
     call = ToolCall("c1", "edit", '{"path": "cart.py", "old_text": "old <b>", "new_text": "new <b>"}')
     result = Message("user", (ToolResult("c1", "edit", "Edited cart.py at line 8."),))
     history = history_of([user("go"), assistant(call), result, assistant(Text("Done."))])
     history.stored[1].shown_results["c1"] = ShownResult("done", f"+1 -1 lines {KEY}", DIFF, 2.0)
-    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(export_format))
     assert "+1 -1 lines [redacted]" in text
-    if form == "html":
+    if export_format == "html":
         card = next(parsed(text).iter("details"))
         assert [words(item) for item in card.iter("summary")] == ["Edit cart.py +1 -1 lines [redacted]"]
         lines = {item.attrib["class"]: words(item) for item in card.iter("span")}
         assert lines == {"same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
-    elif form == "md":
+    elif export_format == "md":
         assert f"```diff\n{DIFF}" in text
     else:
         shown_result = json.loads(text)["messages"][1]["shown"]["c1"]
         assert shown_result == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
-@pytest.mark.parametrize("form", ("html", "md"))
-def test_command_says_that_it_ran_outside_the_sandbox(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ("html", "md"))
+def test_command_says_that_it_ran_outside_the_sandbox(export_format: ExportFormat) -> None:
     call = ToolCall("c1", "shell", '{"command": "make"}')
     result = Message("user", (ToolResult("c1", "shell", "built"),))
     history = history_of([user("go"), assistant(call), result])
     history.stored[1].shown_results["c1"] = ShownResult("done", "exit 0", sandbox="outside")
-    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
-    assert ("<small>outside the sandbox</small>" if form == "html" else "(exit 0 · outside the sandbox)") in text
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(export_format))
+    assert (
+        "<small>outside the sandbox</small>" if export_format == "html" else "(exit 0 · outside the sandbox)"
+    ) in text
 
 
 def plan_history(result: str, shown: ShownResult) -> SessionHistory:
@@ -301,14 +305,14 @@ def test_plan_that_was_not_approved_is_folded_and_has_its_answer() -> None:
     assert words(card) == "Plan Fix it deniedFix it Read a.py Smaller steps, please."
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_failed_call_names_its_file_once(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_failed_call_names_its_file_once(export_format: ExportFormat) -> None:
     call, told = ToolCall("c1", "read", '{"path": "no.txt"}'), "no.txt does not exist"
     failed = Message("user", (ToolResult("c1", "read", told, is_error=True),))
     history = history_of([user("go"), assistant(call), failed, assistant(Text("Hm."))])
     history.stored[1].shown_results["c1"] = ShownResult("failed", told)
-    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
-    if form == "md":
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(export_format))
+    if export_format == "md":
         assert "**Read** `no.txt` (failed · does not exist)" in text
     else:
         card = next(parsed(text).iter("details"))
@@ -345,14 +349,16 @@ def test_denied_call_is_marked() -> None:
         assert [words(item) for item in card.iter("summary")] == [f"Run ls {word}"]
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_truncated_call_has_no_marker_of_the_stored_session(export_format: ExportFormat) -> None:
     call = ToolCall("c1", "write", placeholder_arguments('{"path": "a.py", "content": "x'))
-    text = written(form, user("go"), assistant(call), Message("user", (ToolResult("c1", "write", "Split it."),)))
+    text = written(
+        export_format, user("go"), assistant(call), Message("user", (ToolResult("c1", "write", "Split it."),))
+    )
     assert "a.py" in text
     assert "_qcode" not in text
     cut = ToolCall("c1", "shell", placeholder_arguments('{"command": "ls'))
-    text = written(form, user("go"), assistant(cut), Message("user", (ToolResult("c1", "shell", "Again."),)))
+    text = written(export_format, user("go"), assistant(cut), Message("user", (ToolResult("c1", "shell", "Again."),)))
     assert "incomplete arguments" in text
     assert "_qcode" not in text
 
@@ -383,9 +389,9 @@ def test_prompt_after_an_unfinished_turn_begins_a_turn(unfinished: Sequence[Mess
     assert "\n## Turn 2\n\n### You\n\nnext\n" in text
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("export_format", ["md", "html"])
 @pytest.mark.parametrize("note", ["", "[Not a finished answer: it was cancelled.]"])
-def test_shortened_answer_of_a_sub_agent_is_written_once(form: ExportForm, note: str) -> None:
+def test_shortened_answer_of_a_sub_agent_is_written_once(export_format: ExportFormat, note: str) -> None:
     answer = "\n".join(f"line {number}" for number in range(200))
     shortened = f"{answer[:200]}\n[... 1,000 characters omitted; all of it is in /x/shell-1.txt ...]\n{answer[-200:]}"
     result = f"{note}\n\n{shortened}" if note else shortened
@@ -396,7 +402,7 @@ def test_shortened_answer_of_a_sub_agent_is_written_once(form: ExportForm, note:
     ]
     history = history_of(said)
     history.stored[1].agent_work["c1"] = AgentWork([InnerMessage(user("look")), InnerMessage(assistant(Text(answer)))])
-    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(export_format))
     assert text.count("line 0\n") == text.count("line 199") == 1
     assert "omitted" not in text
     assert note in text
@@ -415,13 +421,13 @@ def test_work_of_a_sub_agent_is_inside_its_card() -> None:
     assert json.loads(export_turns(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
 
 
-@pytest.mark.parametrize("form", ["html", "md"])
+@pytest.mark.parametrize("export_format", ["html", "md"])
 @pytest.mark.parametrize("before", ["", "[Not a finished answer: it was cancelled]\n\n"])
-def test_last_reply_of_a_sub_agent_is_shown_once(form: ExportForm, before: str) -> None:
+def test_last_reply_of_a_sub_agent_is_shown_once(export_format: ExportFormat, before: str) -> None:
     call, result = ToolCall("c1", "agent", '{"prompt": "look"}'), ToolResult("c1", "agent", f"{before}It is there.")
     history = history_of([user("go"), assistant(call), Message("user", (result,))])
     history.stored[1].agent_work["c1"] = AgentWork([InnerMessage(assistant(Text("It is there.\n")))])
-    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(export_format))
     assert text.count("It is there.") == 1
     assert text.count("Not a finished answer") == bool(before)
 
@@ -444,8 +450,8 @@ def test_every_format_reports_truncation_and_cost() -> None:
         "tokens were discarded."
     )
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
-    for form in EXPORT_FORMS:
-        assert expected in export_turns(turns, ABOUT, ExportRequest(form)), form
+    for export_format in EXPORT_FORMATS:
+        assert expected in export_turns(turns, ABOUT, ExportRequest(export_format)), export_format
     assert "15 s · 75.3k tokens · $0.15 · m/m" in export_turns(turns, ABOUT, ExportRequest("md"))
     assert "15 s · 75.3k tokens · $0.15 · m/m" in words(parsed(export_turns(turns, ABOUT, ExportRequest("html"))))
     assert json.loads(export_turns(turns, ABOUT, ExportRequest("json")))["turns"][0] == {
@@ -467,11 +473,13 @@ def test_each_turn_has_the_model_and_price_at_that_time() -> None:
     assert (second.models, second.cost) == (("m/dear",), Decimal("0.12"))
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_secrets_are_redacted_in_every_part(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_secrets_are_redacted_in_every_part(export_format: ExportFormat) -> None:
     call = ToolCall("c1", "shell", json.dumps({"command": f"curl -H 'x-api-key: {KEY}'"}))
     result = Message("user", (ToolResult("c1", "shell", f"key {KEY}"),))
-    text = written(form, user(KEY), assistant(Reasoning(KEY), Text(KEY), call), result, assistant(Text("done")))
+    text = written(
+        export_format, user(KEY), assistant(Reasoning(KEY), Text(KEY), call), result, assistant(Text("done"))
+    )
     assert KEY not in text
     assert text.count("[redacted]") >= 5
 
@@ -512,9 +520,9 @@ def test_range_without_turns_is_a_one_line_error(expected: str, message: str) ->
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_export_without_tools_has_only_prompts_and_replies(form: ExportForm) -> None:
-    text = written(form, has_tools=False)
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_export_without_tools_has_only_prompts_and_replies(export_format: ExportFormat) -> None:
+    text = written(export_format, has_tools=False)
     assert "out `" not in text
     assert not any(name in text for name in ("**Run**", "<b>Run</b>", "shell"))
     assert "I look." in text
@@ -561,30 +569,30 @@ def ended_turns(outcome: Outcome, error: ErrorInfo | None = None) -> tuple[Sessi
     return turns_of(history)
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_turn_shows_the_time_it_worked_without_the_wait_for_the_user(form: ExportForm) -> None:
-    text = export_turns(ended_turns(Outcome.END_TURN), ABOUT, ExportRequest(form))
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_turn_shows_the_time_it_worked_without_the_wait_for_the_user(export_format: ExportFormat) -> None:
+    text = export_turns(ended_turns(Outcome.END_TURN), ABOUT, ExportRequest(export_format))
     assert "5 s" in text
     assert "15 s" not in text
     assert "interrupted" not in text
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_attachment_is_below_the_prompt_as_in_the_app(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_attachment_is_below_the_prompt_as_in_the_app(export_format: ExportFormat) -> None:
     blocks = (Text('<file path="cart.py">\nTOTAL = 3\n</file>'), Text("Explain the file."))
-    text = written(form, Message("user", blocks), assistant(Text("Fine.")))
+    text = written(export_format, Message("user", blocks), assistant(Text("Fine.")))
     assert text.index("Explain the file.") < text.index("TOTAL = 3")
 
 
-@pytest.mark.parametrize("form", ["md", "html"])
-def test_turn_shows_that_it_was_interrupted(form: ExportForm) -> None:
-    assert "interrupted · 5 s" in export_turns(ended_turns(Outcome.CANCELLED), ABOUT, ExportRequest(form))
+@pytest.mark.parametrize("export_format", ["md", "html"])
+def test_turn_shows_that_it_was_interrupted(export_format: ExportFormat) -> None:
+    assert "interrupted · 5 s" in export_turns(ended_turns(Outcome.CANCELLED), ABOUT, ExportRequest(export_format))
 
 
-@pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_turn_shows_the_error_that_ended_it_without_secrets(form: ExportForm) -> None:
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_turn_shows_the_error_that_ended_it_without_secrets(export_format: ExportFormat) -> None:
     failed = ended_turns(Outcome.ERROR, ErrorInfo("auth", f"The provider rejected the key {KEY}."))
-    text = export_turns(failed, ABOUT, ExportRequest(form))
+    text = export_turns(failed, ABOUT, ExportRequest(export_format))
     assert "The provider rejected the key" in text
     assert KEY not in text
 
