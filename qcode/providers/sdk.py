@@ -18,9 +18,9 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Connection, host_of
@@ -251,40 +251,26 @@ T = TypeVar("T")
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a daemon thread; return its result or raise its exception. Cancellation does not stop the work."""
-    transfer = _ThreadResult[T]()
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_outcome: Callable[[], None]) -> None:
+        if not outcome.done():  # it is if the caller was cancelled
+            set_outcome()
+
+    def settle_in_loop(set_outcome: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed if the work outlived it
+            loop.call_soon_threadsafe(settle, set_outcome)
 
     def run() -> None:
-        with transfer:
-            transfer.result.append(work())
+        try:
+            result = work()
+        except StopIteration:  # a future cannot store it
+            settle_in_loop(partial(outcome.set_exception, RuntimeError("StopIteration")))
+        except BaseException as error:  # noqa: BLE001 - the caller raises it, even `SystemExit`
+            settle_in_loop(partial(outcome.set_exception, error))
+        else:
+            settle_in_loop(partial(outcome.set_result, result))
 
     threading.Thread(target=run, name="qcode-provider", daemon=True).start()
-    await transfer.done
-    return transfer.result[0]
-
-
-class _ThreadResult(Generic[T]):
-    """The transfer of a result or exception from a thread to the waiting event loop."""
-
-    def __init__(self) -> None:
-        self.result: list[T] = []
-        self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[None] = self._loop.create_future()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        # `_settle` raises the exception in the event loop, which may be closed already.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, error)
-        return True
-
-    def _settle(self, error: BaseException | None) -> None:
-        if self.done.done():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
+    return await outcome

@@ -19,6 +19,8 @@ def test_thread_result_is_returned_and_its_exception_raised() -> None:
             await run_in_thread(lambda: 1 // 0)
         with pytest.raises(SystemExit):
             await run_in_thread(lambda: exit_with(3))
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(run_in_thread(lambda: next(iter(nothing))), timeout=5)
 
     asyncio.run(main())
 

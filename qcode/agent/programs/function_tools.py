@@ -15,6 +15,7 @@ import json
 import re
 import typing
 from collections.abc import Callable
+from functools import partial
 from typing import Any, overload
 
 from qcode.agent.options import SERVER_SEPARATOR
@@ -101,14 +102,7 @@ class FunctionTool:
         """Call the function and return its value: a coroutine on the event loop, any other function in a thread."""
         if inspect.iscoroutinefunction(self.function):
             return await self.function(*positional, **values)
-        context = contextvars.copy_context()
-
-        def call() -> Any:
-            try:
-                return context.run(self.function, *positional, **values)
-            except StopIteration:  # a future cannot store a StopIteration
-                raise RuntimeError("StopIteration") from None
-
+        call = partial(contextvars.copy_context().run, self.function, *positional, **values)
         # A daemon thread: a function that hangs must block neither the threads of the event loop nor exit.
         value = await run_in_thread(call)
         return await value if inspect.isawaitable(value) else value

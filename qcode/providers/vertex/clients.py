@@ -17,6 +17,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.client import AnthropicProvider
 from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
+from qcode.providers.direct import DirectProvider
 from qcode.providers.errors import with_origin
 from qcode.providers.gemini.client import GeminiProvider
 from qcode.providers.sdk import http_client, silence_loggers
@@ -32,14 +33,29 @@ if TYPE_CHECKING:
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-class VertexGeminiProvider(GeminiProvider):
-    """Gemini in a Google Cloud project."""
-
-    api_version = "v1beta1"
+class _VertexProvider(DirectProvider[Any]):
+    """A provider on Vertex AI, whose SDK signs in."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._direct = None  # the SDK signs in
+
+    async def _list_models(self, client: object) -> list[str]:
+        return []  # the host lists the models of all vendors, whether the project may use them or not
+
+    def _all_errors(self) -> tuple[type[Exception], ...]:
+        from google.auth.exceptions import GoogleAuthError
+
+        return (*super()._all_errors(), GoogleAuthError)
+
+    def _convert_error(self, error: Exception) -> ProviderError:
+        return _sign_in_failure(self._connection, error) or super()._convert_error(error)
+
+
+class VertexGeminiProvider(_VertexProvider, GeminiProvider):
+    """Gemini in a Google Cloud project."""
+
+    api_version = "v1beta1"
 
     def _make_sdk_client(self, options: HttpOptions) -> Client:
         from google.genai import Client
@@ -52,24 +68,9 @@ class VertexGeminiProvider(GeminiProvider):
     def _path(self, model: str) -> str:
         return super()._path(model if "/" in model else f"publishers/google/models/{model}")
 
-    async def _list_models(self, client: object) -> list[str]:
-        return []  # the host lists the models of all vendors, whether the project may use them or not
 
-    def _sdk_errors(self) -> tuple[type[Exception], ...]:
-        from google.auth.exceptions import GoogleAuthError
-
-        return (*super()._sdk_errors(), GoogleAuthError)
-
-    def _convert_error(self, error: Exception) -> ProviderError:
-        return _sign_in_failure(self._connection, error) or super()._convert_error(error)
-
-
-class VertexAnthropicProvider(AnthropicProvider):
+class VertexAnthropicProvider(_VertexProvider, AnthropicProvider):
     """Claude in a Google Cloud project."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
-        self._direct = None  # the SDK signs in
 
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropicVertex
@@ -96,17 +97,6 @@ class VertexAnthropicProvider(AnthropicProvider):
             model=request.model, max_tokens=request.max_tokens, messages=[], stream=True, extra_body=body
         ) as response:
             yield response.http_response
-
-    async def _list_models(self, client: object) -> list[str]:
-        return []
-
-    def _sdk_errors(self) -> tuple[type[Exception], ...]:
-        from google.auth.exceptions import GoogleAuthError
-
-        return (*super()._sdk_errors(), GoogleAuthError)
-
-    def _convert_error(self, error: Exception) -> ProviderError:
-        return _sign_in_failure(self._connection, error) or super()._convert_error(error)
 
 
 def _credentials(connection: Connection) -> Credentials:
