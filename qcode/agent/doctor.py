@@ -370,9 +370,9 @@ def _terminal_features(name: str) -> Iterator[Finding]:
     else:
         yield Finding("links", "OSC 8 unknown; addresses are shown in full")
     if name in _NOTIFICATION_TERMINALS:
-        yield Finding("notices", "yes (OSC 9)", "ok")
+        yield Finding("notifications", "yes (OSC 9)", "ok")
     else:
-        yield Finding("notices", "OSC 9 unknown; ui.bell works everywhere")
+        yield Finding("notifications", "OSC 9 unknown; ui.bell works everywhere")
 
 
 def _clipboard(term: str, name: str) -> Finding:

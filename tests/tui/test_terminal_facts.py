@@ -41,7 +41,7 @@ def test_capable_terminal_has_its_features_listed() -> None:
     assert "keys: Kitty keyboard protocol; Shift+Enter" in text
     assert "clipboard: yes (OSC 52)" in text
     assert "links: yes (OSC 8)" in text
-    assert "notices: yes (OSC 9)" in text
+    assert "notifications: yes (OSC 9)" in text
     assert "80 x 24" in text
     assert "small" not in text
 
