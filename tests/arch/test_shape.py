@@ -141,6 +141,7 @@ EDGES = (
     "qcode.agent.hooks.runner",
     "qcode.agent.programs",
     "qcode.headless.host.session",
+    "qcode.providers.sdk",
     "qcode.tui.app",
     "qcode.tui.failures",
     "qcode.tui.transcript.layout",
@@ -149,7 +150,10 @@ EDGES = (
     "qcode.tui.linear",
     "qcode.cli",
 )
-"""Functions that report an unknown fault to the user instead of ending the program with a traceback."""
+"""Functions that report an unknown fault to the user instead of ending the program with a traceback.
+
+`providers.sdk.run_in_thread` raises the faults of a thread in the event loop.
+"""
 
 
 def _is_broad(node: ast.ExceptHandler) -> bool:
