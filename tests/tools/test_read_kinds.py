@@ -266,6 +266,18 @@ def test_cells_are_inserted_and_deleted(runner: ToolRunner) -> None:
     assert "source is missing" in runner.run("notebook_edit", path="a.ipynb", cell="1").content
 
 
+def test_cell_that_becomes_code_loses_its_attachments(runner: ToolRunner) -> None:
+    """A code cell with attachments is invalid: Jupyter reports the notebook as damaged."""
+    image = {"a.png": {"image/png": "aGk="}}
+    cell = {"cell_type": "markdown", "metadata": {}, "attachments": image, "source": "![](attachment:a.png)"}
+    target = runner.have_read("a.ipynb", json.dumps({"nbformat": 4, "nbformat_minor": 4, "cells": [cell, cell]}))
+    runner.run("notebook_edit", path="a.ipynb", cell="1", source="x", cell_type="code")
+    runner.run("notebook_edit", path="a.ipynb", cell="2", source="![](attachment:a.png) y")
+    code, markdown = json.loads(target.read_text())["cells"]
+    assert set(code) == {"cell_type", "metadata", "source", "outputs", "execution_count"}
+    assert markdown["attachments"] == image
+
+
 def test_cells_of_old_notebooks_get_no_ids(runner: ToolRunner) -> None:
     target = runner.have_read("a.ipynb", notebook(minor=4))
     runner.run("notebook_edit", path="a.ipynb", cell="0", mode="insert", source="a")

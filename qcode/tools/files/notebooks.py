@@ -131,10 +131,14 @@ def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
-    """Return the cell with a new source and without its outputs, which belong to the old source."""
+    """Return the cell with a new source and type, and without its outputs, which belong to the old source.
+
+    Fields that a cell of the new type cannot have are removed.
+    """
     changed: JsonObject = {**cell, "cell_type": kind, "source": _encode_source(source, like=cell.get("source"))}
     if kind == "code":
         changed["outputs"], changed["execution_count"] = [], None
+        changed.pop("attachments", None)
     else:
         changed.pop("outputs", None)
         changed.pop("execution_count", None)
