@@ -20,8 +20,8 @@ _MIN_SECRET_CHARS = 6
 
 # The issuers document these prefixes for scanners: OpenAI, Anthropic, Google, Groq, xAI, GitHub, GitLab, Slack, AWS,
 # Hugging Face, npm, PyPI, Stripe and SendGrid. Every pattern here is linear: the text is untrusted, and a pattern that
-# backtracks would freeze the app. For a JSON Web Token the pattern matches only `eyJ`; `_redact_formats` checks what
-# follows. One pattern would scan to the end from each `eyJ` of `-eyJ-eyJ-…`, which is quadratic.
+# backtracks would freeze the app. Of a JSON Web Token the group `jwt` matches only `eyJ`; `_redact_formats` matches the
+# rest with `_JWT`. In one pattern, each `eyJ` of `-eyJ-eyJ-…` would scan to the end, which is quadratic.
 _FORMATS = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
@@ -30,7 +30,7 @@ _FORMATS = lazy_pattern(
     r"|\bxox[abposr]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
     r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|(?P<token>\beyJ)",
+    r"|(?P<jwt>\beyJ)",
     re.ASCII,  # a key directly after a Chinese character also starts at a word boundary
 )
 _FORMAT_PARTS = (
@@ -43,15 +43,16 @@ _FORMAT_PARTS = (
 """Each match of `_FORMATS` contains one of these parts. Searching for the character first is ten times faster."""
 _NAME_PARTS = ("authorization", "x-api-key", "x-goog-api-key", "bearer")
 """Each match of `_NAMED` contains one of these parts, ignoring case."""
-_TOKEN = lazy_pattern(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
-_TOKEN_PART = lazy_pattern(r"[A-Za-z0-9_-]*+")
+_JWT = lazy_pattern(r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+")
+_JWT_CHARS = lazy_pattern(r"[A-Za-z0-9_-]*+")
 _NAMED = lazy_pattern(
     r"(?P<name>\b(?:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token)\s+|x-api-key[\"']?\s*[:=]\s*[\"']?"
     r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
-# A match starts only at the start of a run of scheme characters: `a.b-c.d` has a boundary at every second character,
-# and a start at each would make the search quadratic.
+# A password in a URL: `scheme://user:password@`. A match starts only at the start of a run of scheme characters:
+# `a.b-c.d` has a word boundary at every second character, and a start at each would make the search quadratic. So the
+# run of `1.http://` includes `1.`; the lookahead checks that a scheme, which begins with a letter, starts in the run.
 _IN_URL = lazy_pattern(
     r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
     re.IGNORECASE,
@@ -61,10 +62,12 @@ _IN_URL = lazy_pattern(
 _PARTIAL_SECRET = lazy_pattern(
     r"(?:(?a:\b)(?:sk-|AIza|gsk_|xai-|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_"
     r"|SG\.|eyJ)"
-    r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
+    r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+"
+    r"|\bauthorization[\"']?\s*(?:[:=]\s*[\"']?(?:(?:bearer|basic|token)\s+)?)?"
+    r"|x-(?:goog-)?api-key[\"']?\s*(?:[:=]\s*[\"']?)?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )
-"""Matches the start of a secret with a known format at the end of a text that is still arriving.
+"""Matches the start of a secret with a known format, or only its name, at the end of a text that is still arriving.
 
 It does not match the start of a private key, which the caller keeps whole; see `sessions.partial`.
 """
@@ -72,13 +75,12 @@ _MAX_PARTIAL_CHARS = 2_000
 _MAX_NAME_CHARS = 40
 """The maximum length of a name before a secret, such as `x-goog-api-key: `."""
 _MIN_PARTIAL_CHARS = 4
-"""The minimum number of characters of a secret value that the caller must hold back.
+"""The minimum number of characters of a secret value at the end of a text that count as its start.
 
 Fewer characters reveal nothing, and many ordinary words end with the first letters of a secret.
 """
 
 
-_BLANK = lazy_pattern(r"\s")
 _SECRET_NAMES = lazy_pattern(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
 
@@ -99,7 +101,6 @@ class Redactor:
                 values |= {quote(value, safe="", errors="replace"), quote(value, errors="replace")}
         longest_first = sorted(values, key=len, reverse=True)
         self._values = tuple(longest_first)
-        self._has_blanks = any(map(_BLANK.search, longest_first))
         self._exact = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def redact(self, text: str) -> str:
@@ -118,16 +119,18 @@ class Redactor:
         return text
 
     def partial_secret_length(self, text: str) -> int:
-        """Return how many characters at the end of `text` may be the start of a secret, except a private key.
+        """Return how many characters at the end of `text` may be the name or the start of a secret.
+
+        The start of a private key does not count.
 
         A caller that writes text while it arrives must hold these characters back, and keep a private key whole; see
         `sessions.partial`.
         """
-        if text[-1:].isspace() and not self._has_blanks:
-            return 0
         tail = text[-_MAX_PARTIAL_CHARS:]
-        # A key of a known format has no blank, and its name is directly before it.
-        unfinished = _PARTIAL_SECRET.search(tail, max(0, max(tail.rfind(" "), tail.rfind("\n")) - _MAX_NAME_CHARS))
+        # A key of a known format has no blank, and its name is directly before it. So the search starts shortly before
+        # the last blank.
+        last_blank = max(tail.rfind(" "), tail.rfind("\n"))
+        unfinished = _PARTIAL_SECRET.search(tail, max(0, last_blank - _MAX_NAME_CHARS))
         secret_start = len(tail) if unfinished is None else unfinished.start()
         for value in self._values:
             start = tail.find(value[:_MIN_PARTIAL_CHARS])
@@ -156,24 +159,28 @@ def is_secret(text: str) -> bool:
 def _redact_formats(text: str) -> str:
     """Return `text` without keys that are recognized by their format."""
     redacted: list[str] = []
-    # `copied` and `searched` are the ends of the copied and of the searched text. No token starts before `excluded`.
+    # `copied` and `searched` are the ends of the copied and of the searched text. No JSON Web Token starts before
+    # `excluded`.
     copied = searched = excluded = 0
     while (match := _FORMATS.search(text, searched)) is not None:
         end = match.end()
-        if match["token"] is not None:
+        if match["jwt"] is not None:
             searched = match.start() + 1
             if match.start() < excluded:
                 continue
-            token = _TOKEN.match(text, match.start())
-            if token is None:  # a later `eyJ` in this part fails too: it ends at the same character and is shorter
-                excluded = _end_of_part(text, match.start())
+            jwt = _JWT.match(text, match.start())
+            if jwt is None:
+                # A later `eyJ` in this run of characters fails too: the run is shorter from there, and the text after
+                # the run is the same.
+                excluded = _end_of_run(text, match.start())
                 continue
-            end = token.end()
+            end = jwt.end()
         redacted += [text[copied : match.start()], REDACTED]
         copied = searched = end
     return "".join([*redacted, text[copied:]])
 
 
-def _end_of_part(text: str, start: int) -> int:
-    part = _TOKEN_PART.match(text, start)
-    return part.end() if part is not None else start
+def _end_of_run(text: str, start: int) -> int:
+    """Return the end of the characters from `start` that a part of a JSON Web Token can contain."""
+    run = _JWT_CHARS.match(text, start)
+    return run.end() if run is not None else start

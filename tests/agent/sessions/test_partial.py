@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
-from qcode.agent.sessions.partial import FLUSH_CHARS, KILLED_REPLY, PartialReply, read_partial
+from qcode.agent.sessions.partial import FLUSH_CHARS, KILLED_REPLY, MAX_SEGMENT, PartialReply, read_partial
 from qcode.agent.sessions.turns import session_turns
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
@@ -138,6 +138,26 @@ def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
 
     asyncio.run(stream())
     assert text_of(path) == f"{filler}It is [redacted] and more.\n{filler}"
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization: Bearer ", "authorization: ", "x-api-key: ", '"x-goog-api-key": "', "Bearer\n"]
+)
+def test_segment_never_ends_between_the_name_of_a_secret_and_its_value(name: str, tmp_path: Path) -> None:
+    redactor, path = Redactor(), tmp_path / "p"
+    value = "abcdefgh1234567890ABCDEFGH" if name.startswith("Bearer") else "abcdefgh12"
+    scheme = "Token " if name == "authorization: " else ""
+    filler = "word " * (MAX_SEGMENT // 5)
+
+    async def stream() -> None:
+        reply = PartialReply(path, lambda: 4, redactor.redact, redactor.partial_secret_length)
+        for piece in (f"{filler}{name}", scheme, value, " and more.\n"):
+            reply.observe(TextDelta(0, piece))
+            reply.flush()
+        reply.close()
+
+    asyncio.run(stream())
+    assert text_of(path) == f"{filler}{name}{scheme}[redacted] and more.\n"
 
 
 def test_word_like_the_start_of_a_key_is_written_once_more_text_follows(tmp_path: Path) -> None:
