@@ -1,9 +1,9 @@
 """The search for local model servers, their models, and the sizes of their context windows.
 
-Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang on their default ports. Requests use plain sockets and HTTP/1.0
-(`ask`), so that a machine without such a server spends no time on imports. Only lists and settings are requested; no
-prompt is sent and no model is loaded. The window is a setting of the server, not of the model, and some servers
-silently truncate a longer prompt. Sources: the API pages of these servers.
+Supports Ollama, LM Studio, llama.cpp, vLLM and SGLang, on their default ports and at configured addresses. Requests use
+plain sockets and HTTP/1.0 (`request_json`), so that a machine without such a server spends no time on imports. Only
+lists and settings are requested; no prompt is sent and no model is loaded. The window is a setting of the server, not
+of the model, and some servers silently truncate a longer prompt. Sources: the API pages of these servers.
 """
 
 from __future__ import annotations
@@ -197,7 +197,8 @@ def is_known_server(provider: str, base_url: str) -> bool:
 class WindowQuery:
     """A query of one server for the window of one model.
 
-    A server of unknown kind gets one request, for its list of models. The response identifies the kind.
+    The first request is for the list of models, unless the name of the provider is `ollama` or `lmstudio`. The list
+    identifies the kind of server, and may contain the window. A server of unknown kind gets no other request.
     """
 
     def __init__(
@@ -232,10 +233,12 @@ class WindowQuery:
         kind, tokens = self._provider, None
         if kind not in ("ollama", "lmstudio"):
             kind, tokens = await self._read_kind()
-        if tokens is None and kind in _WINDOW_READERS:
-            tokens = await _WINDOW_READERS[kind](self)
-        elif tokens is None:
-            self.is_settled = True
+        if tokens is None:
+            read_window = _WINDOW_READERS.get(kind)
+            if read_window is not None:
+                tokens = await read_window(self)
+            else:
+                self.is_settled = True  # the list of models is the only source, and it has no window
         advice = _ADVICE.get(kind, "start its server with a larger context")
         return LocalWindow(tokens, advice) if tokens else None
 
@@ -244,17 +247,17 @@ class WindowQuery:
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
         entry = _find_entry(models, self._model, "id")
-        # Without an entry for the model, any other entry names the owner, too.
+        # A model that is not listed, such as an alias, has the owner of the other models.
         owned_by = next((text_in(row.get("owned_by")) for row in (entry, *models) if row is not None), "")
         kind = _OWNERS.get(owned_by, self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
-        # An adapter is listed without a window; use the window of its base model.
+        # An adapter (LoRA) is listed without a window; use the window of its base model.
         rows = ([entry] if entry else []) + models
         figures = (count_in(row.get(name)) for row in rows for name in _WINDOW_FIELDS)
         return kind, next((figure for figure in figures if figure), None)
 
-    async def _ollama(self) -> int | None:
+    async def _read_ollama(self) -> int | None:
         """Return the window of the loaded model, or the window that its Modelfile sets.
 
         The server reports its default window only after the model is loaded.
@@ -267,18 +270,18 @@ class WindowQuery:
         match = _NUM_CTX.search(text_in(details.get("parameters")))
         return int(match.group(1)) if match else None
 
-    async def _lmstudio(self) -> int | None:
+    async def _read_lmstudio(self) -> int | None:
         models = objects_in(object_in(await self._get(self._root, "/api/v0/models")).get("data"))
         entry = _find_entry(models, self._model, "id") or {}
         return count_in(entry.get("loaded_context_length"))
 
-    async def _llamacpp(self) -> int | None:
+    async def _read_llamacpp(self) -> int | None:
         query = urlencode({"model": self._model, "autoload": "false"})
         props = object_in(await self._get(self._root, f"/props?{query}"))
         settings = object_in(props.get("default_generation_settings"))
         return count_in(settings.get("n_ctx")) or count_in(props.get("n_ctx"))
 
-    async def _sglang(self) -> int | None:
+    async def _read_sglang(self) -> int | None:
         info = object_in(await self._get(self._root, "/get_server_info"))
         return count_in(info.get("context_length"))
 
@@ -287,17 +290,20 @@ class WindowQuery:
 
 
 _WINDOW_READERS: Mapping[str, Callable[[WindowQuery], Awaitable[int | None]]] = {
-    "ollama": WindowQuery._ollama,
-    "lmstudio": WindowQuery._lmstudio,
-    "llamacpp": WindowQuery._llamacpp,
-    "sglang": WindowQuery._sglang,
+    "ollama": WindowQuery._read_ollama,
+    "lmstudio": WindowQuery._read_lmstudio,
+    "llamacpp": WindowQuery._read_llamacpp,
+    "sglang": WindowQuery._read_sglang,
 }
 
 
-def _find_entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
-    """Return the entry of a model, None if there is none. Ollama adds `:latest` to a name without a tag."""
+def _find_entry(models: list[JsonObject], model: str, name_field: str) -> JsonObject | None:
+    """Return the entry of a model, whose name is in `name_field`; None if there is none.
+
+    Ollama adds `:latest` to a name without a tag.
+    """
     names = {model, f"{model}:latest"}
-    return next((row for row in models if text_in(row.get(name)) in names), None)
+    return next((row for row in models if text_in(row.get(name_field)) in names), None)
 
 
 _MAX_RESPONSE_BYTES = 1024 * 1024

@@ -163,6 +163,13 @@ class SkillLibrary:
 
     def find(self, name: str) -> Skill:
         """Return the skill with this name; raise `Refused` if there is none or it is switched off."""
+        skill = self.find_discovered(name)
+        if self.is_off(skill):
+            raise Refused(f"skill: {skill.handle} is switched off (skills.off)")
+        return skill
+
+    def find_discovered(self, name: str) -> Skill:
+        """Return the skill with this name, even if it is switched off; raise `Refused` if there is none."""
         skill = next(
             (candidate for candidate in self.discovered.skills if candidate.handle.lower() == name.lower()), None
         )
@@ -172,8 +179,6 @@ class SkillLibrary:
             names = [enabled.handle for enabled in self.enabled]
             hint = f"; {nearest_hint(name, names)}" if names else ""
             raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{hint}")
-        if self.is_off(skill):
-            raise Refused(f"skill: {skill.handle} is switched off (skills.off)")
         return skill
 
     def kind_of(self, skill: Skill) -> str:

@@ -1,6 +1,6 @@
 """`qcode skills`: lists the skills that apply in this folder, and validates skills against the format.
 
-It runs no command of a skill, and needs no model. A separate module, because each subcommand loads alone.
+It runs no command of a skill, and needs no model.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def run_skills(arguments: Sequence[str]) -> int:
             return _list(options, is_json="json" in flags)
         case ["show", name]:
             return _show(options, name)
-        case ["check", *folders] if len(folders) <= 1:
-            return _check(working_folder(options.cwd), folders)
+        case ["check"]:
+            return _check(working_folder(options.cwd))
+        case ["check", path]:
+            return _check(working_folder(options.cwd) / path)
         case _:
             raise invalid_arguments(words, _USE)
 
@@ -56,13 +58,12 @@ def _show(options: Options, name: str) -> int:
 
     context, code = _context(options)
     skills = SkillLibrary(context)
-    skill = next(
-        (candidate for candidate in skills.discovered.skills if candidate.handle.lower() == name.lower()), None
-    )
     try:
-        write_stdout(f"{detail_text(skills, skill or skills.find(name))}\n")
+        skill = skills.find_discovered(name)
     except Refused as refused:
+        # The error is written for the model and begins with the name of the tool.
         raise InputError(str(refused).removeprefix("skill: ")) from None
+    write_stdout(f"{detail_text(skills, skill)}\n")
     return code
 
 
@@ -75,16 +76,12 @@ def _context(options: Options) -> tuple[RunContext, int]:
     return context, problem.exit_code
 
 
-def _check(folder: Path, operands: Sequence[str]) -> int:
-    """Check the skill in a folder, or all skills below the folder; return 1 if one breaks a rule.
-
-    `operands` may name another folder than `folder`.
-    """
+def _check(target: Path) -> int:
+    """Check a skill, given its folder or `SKILL.md`, or all skills below a folder; return 1 if one breaks a rule."""
     from qcode.agent.skills.discovery import SkillFolder, skill_files
     from qcode.agent.skills.skill import skill_file
     from qcode.agent.skills.strict import check_folder
 
-    target = folder / operands[0] if operands else folder
     if target.is_file() and target.name.lower() == "skill.md":
         target = target.parent
     folders = [target]

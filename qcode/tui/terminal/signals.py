@@ -75,7 +75,7 @@ class EndingSignals:
         """
         if self.number is not None:
             self._deadline_start, self._seconds_left = time.monotonic(), seconds + LEAVE_S
-            os.write(self._write_end, b"\0")
+            os.write(self._write_end, b"\0")  # wakes the thread, which then waits for the new deadline
             return
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:
@@ -83,7 +83,7 @@ class EndingSignals:
         os.close(self._write_end)
 
     def _watch(self) -> None:
-        """Read the signals in a thread, and end the process at the deadline. Return after `close`."""
+        """Read the signals in a thread, and end the process at the deadline. Return if `close` precedes any signal."""
         poll = select.poll()
         poll.register(self._read_end, select.POLLIN)
         while True:
