@@ -20,8 +20,8 @@ _MIN_SECRET_CHARS = 6
 
 # The issuers document these prefixes for scanners: OpenAI, Anthropic, Google, Groq, xAI, GitHub, GitLab, Slack, AWS,
 # Hugging Face, npm, PyPI, Stripe and SendGrid. Every pattern here is linear: the text is untrusted, and a pattern that
-# backtracks would freeze the app. Of a JSON Web Token the group `jwt` matches only `eyJ`; `_redact_formats` matches the
-# rest with `_JWT`. In one pattern, each `eyJ` of `-eyJ-eyJ-…` would scan to the end, which is quadratic.
+# backtracks would freeze the app. The group `jwt` matches only the `eyJ` of a JSON Web Token; `_redact_formats` matches
+# the rest with `_JWT`. In one pattern, each `eyJ` of `-eyJ-eyJ-…` would scan to the end, which is quadratic.
 _FORMATS = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
