@@ -1,6 +1,6 @@
 """`qcode skills`: lists the skills that apply in this folder, and validates skills against the format.
 
-It runs no command of a skill, and needs no model.
+It runs no command of a skill, and needs no model. A separate module, because each subcommand loads alone.
 """
 
 from __future__ import annotations
