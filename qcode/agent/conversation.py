@@ -242,14 +242,14 @@ class Conversation:
             raise RuntimeError("a turn is already running")
         self._turn_options, self._opening_events, self._turn_client = options, [*opening_events], self.client
         self._turn_count, self._is_prompt_next = self._turn_count + 1, isinstance(first, UserSubmitted)
-        hooks, small = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
+        hooks, client, small = self.hooks, self.client, self._clients.small()  # the small model may write summaries
         settings = self._turn_settings(small, options)
-        messages, number = self.transcript.messages, self._turn_count
-        turn = Turn(settings, self.client.known_model(), messages, self._counter, number=number)
+        turn = Turn(settings, client.known_model(), self.transcript.messages, self._counter, number=self._turn_count)
         self._last_turn = self.turn = turn
-        summarizer = None if small is None else small.observed
+        summarizer = None if small is None else small.observed_provider
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        self._driver = driver = Driver(turn, self.client.observed, self, summary_provider=summarizer, confirm=confirm)
+        driver = Driver(turn, client.observed_provider, self, summary_provider=summarizer, confirm=confirm)
+        self._driver = driver
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
@@ -265,7 +265,7 @@ class Conversation:
                         yield self._pass_to_observer(event)
                         continue
                     if isinstance(event, ReplyFinished):
-                        self.client.record_length(event, settings.output)
+                        self.client.record_reply_length(event, settings.output)
                     for item in self._with_notices(event, prompt):
                         yield self.observe(recorder.record_event(item) if isinstance(item, Notice) else item)
         finally:
@@ -534,7 +534,7 @@ class Conversation:
         self._turn_client, self._subagents = client, None
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
-        return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed
+        return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed_provider
 
     def _attach_mentions(self, typed: str, external_spans: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions, and problems. In an unattended run, prompts mention no files."""
@@ -587,7 +587,7 @@ class Conversation:
             client.system(self.mode),
             self.tools,
             self.effort,
-            replace(self._clients.output_of(client, options.output), is_append_only=options.is_append_only),
+            replace(self._clients.output_settings_of(client, options.output), is_append_only=options.is_append_only),
             client.retries,
             **context.limits(options),
             has_strict_tools=context.options.strict_tools,

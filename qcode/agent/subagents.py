@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,8 @@ from qcode.engine.effects import (
     AskApproval,
     Compact,
     CompactionSettings,
+    Confirm,
+    Confirmed,
     HookStopped,
     ModelSwitched,
     NoModelLeft,
@@ -118,7 +120,7 @@ class Subagents:
             run.halt()
 
     def settle_by_mode(self) -> None:
-        """Settle the open approvals of sub-agents that the current mode decides."""
+        """Settle open approvals of sub-agents by the current mode (plan mode denies changes)."""
         for run in self._running_agents:
             run.settle_by_mode()
 
@@ -134,9 +136,10 @@ class Subagents:
         return small
 
     def _settings(self, client: ModelClient, kind: SubagentKind) -> TurnSettings:
+        """Return the settings of a sub-agent's turn; `SubagentRun` adds the system prompt and the tools."""
         settings = self._parent.turn.settings
         effort = settings.effort if client is self._parent.client else None
-        output = self._clients.output_of(client, kind.output)
+        output = self._clients.output_settings_of(client, kind.output)
         return TurnSettings(system="", tools=(), effort=effort, output=output, max_budget_usd=settings.max_budget_usd)
 
 
@@ -157,12 +160,12 @@ class ParentTurn:
     permissions: Permissions
     """Holds the current policy."""
     accept_changes: Callable[[frozenset[str]], AbstractContextManager[None]]
-    """Wraps the run of a call whose files the user approved."""
+    """Returns the context manager for the run of a call; the argument are the files that the user approved."""
     hooks: SessionHooks | None = None
 
 
 class SubagentRun:
-    """One sub-agent. `client` is its model. The methods from `judge` on are the `Services` of its driver."""
+    """One sub-agent. `client` is its model. The methods from `judge` on implement `Services` for its driver."""
 
     def __init__(
         self,
@@ -192,9 +195,9 @@ class SubagentRun:
                 client.name, kind.prompt, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
             ),
             tools=specs,
-            retries=client.retries.without_question,
+            retries=client.retries.unattended,
             max_turns=kind.max_turns,
-            compaction=CompactionSettings(writer=None),
+            compaction=CompactionSettings(writer=None),  # the model of the sub-agent writes its summaries
             fallback=None,
             check=None,
         )
@@ -202,20 +205,21 @@ class SubagentRun:
         tally = parent.turn.tally.for_subagent(settings, model.facts.price, call.call_id)
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
         self._toolbox.transcript = lambda: self._turn.messages
-        self._driver = Driver(self._turn, client.observed, self)
-        if parent.hooks is not None:
-            self._use_hooks(parent.hooks)
+        confirm = None if parent.hooks is None else self._use_hooks(parent.hooks)
+        self._driver = Driver(self._turn, client.observed_provider, self, confirm=confirm)
 
-    def _use_hooks(self, hooks: SessionHooks) -> None:
+    def _use_hooks(self, hooks: SessionHooks) -> Callable[[Confirm], Awaitable[Confirmed]] | None:
+        """Run the hooks in this sub-agent. Return the function that asks them whether it may end, if there are any."""
         from qcode.agent.hooks.calls import CallHooks
 
         self._hooks = scope = hooks.scope.for_subagent(self._call_id, self._kind.name)
         self._calls.hooks = CallHooks(
             scope, self._toolbox, self._toolbox.workspace.root, self._stop_by_hook, lambda: self._policy
         )
-        if scope.has("SubagentStop"):
-            self._turn.settings = replace(self._turn.settings, steps_to_confirm=frozenset({"stop"}))
-            self._driver = Driver(self._turn, self._client.observed, self, confirm=scope.confirm_subagent_stop)
+        if not scope.has("SubagentStop"):
+            return None
+        self._turn.settings = replace(self._turn.settings, steps_to_confirm=frozenset({"stop"}))
+        return scope.confirm_subagent_stop
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
         """End the turn of this sub-agent, and the turn that waits for it."""
@@ -239,7 +243,7 @@ class SubagentRun:
                 if isinstance(event, TurnEnded):
                     ended = event
                 if isinstance(event, ReplyFinished):
-                    self._client.record_length(event, self._turn.settings.output)
+                    self._client.record_reply_length(event, self._turn.settings.output)
                 await self._forward(event)
         assert ended is not None  # the last event of a driver that was not cancelled
         return ended
@@ -257,14 +261,14 @@ class SubagentRun:
         return settled is not None
 
     def settle_by_mode(self) -> None:
-        """Settle the open approvals that the current mode decides."""
+        """Settle open approvals of this sub-agent by the current mode (plan mode denies changes)."""
         self._calls.settle_by_mode(self._policy, self._driver.put_input)
 
     async def _forward(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
         if isinstance(event, ApprovalRequested):
             approval = event.approval
-            # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
+            # Other approvals come from tools that ask the user, which sub-agents do not have.
             assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
             renamed_call = self._with_inner_id(approval.call)
             self._open_approvals[renamed_call.call_id] = approval.id
@@ -335,18 +339,19 @@ class SubagentRun:
 def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) -> ToolOutcome:
     """Return the result of the call that started a sub-agent.
 
-    An answer longer than `max_chars` is shortened in the middle, and stored in full in a file in `folder`.
+    An answer longer than `max_chars` is shortened in the middle, and stored in full in a file. Only then is `folder`
+    called, which returns the folder of this file.
     """
-    why = subagent_incomplete_reason(ended)
-    summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
+    reason = subagent_incomplete_reason(ended)
+    summary = f"{summary_of(ended)}: {reason}" if reason else summary_of(ended)
     if not ended.text.strip():
-        return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
+        return failed(f"The sub-agent gave no answer: {reason or 'its last reply had no text.'}", summary)
     collector = OutputCollector(max_chars, folder)
     collector.add(ended.text.encode("utf-8", "replace"))
     text = collector.close()
-    if not why:
+    if not reason:
         return ToolOutcome(text, summary=summary)
-    return ToolOutcome(f"[Not a finished answer: {why}]\n\n{text}", is_error=True, summary=summary)
+    return ToolOutcome(f"[Not a finished answer: {reason}]\n\n{text}", is_error=True, summary=summary)
 
 
 def summary_of(ended: TurnEnded) -> str:

@@ -127,12 +127,12 @@ def _load_library() -> None:
 
 def _handshake_answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
     from qcode.agent.context.memory import kinds_of
-    from qcode.headless.host.handshake import handshake_answer, success
+    from qcode.headless.host.handshake import handshake_answer, success_response
 
     kinds, _ = kinds_of(context)
     small = context.settings.small_model
     answer = handshake_answer(*_commands(context), kinds, selection.name, small)
-    return encode(success(host.request_id, answer))
+    return encode(success_response(host.request_id, answer))
 
 
 def _commands(context: RunContext) -> tuple[tuple[CustomCommand, ...], tuple[Skill, ...]]:

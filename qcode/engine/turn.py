@@ -436,7 +436,7 @@ class Turn:
 
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         writer, messages = self._compaction.start(self.model), tuple(self._messages)
-        retries = settings.retries.without_question
+        retries = settings.retries.unattended
         model, tools = self.model, settings.tools
         compactor = Compactor(messages, model, writer, tools, retries, cause=cause, size=size, focus=focus)
         self.phase = phase = Compacting(compactor, then)

@@ -80,6 +80,6 @@ class RetrySettings:
     """The longest wait for the end of a rate limit. A random delay of up to 30 s is added to the wait."""
 
     @property
-    def without_question(self) -> RetrySettings:
+    def unattended(self) -> RetrySettings:
         """The same settings for a turn that cannot ask the user, such as the turn of a sub-agent."""
         return replace(self, wait_for_limit="never") if self.wait_for_limit == "ask" else self

@@ -33,7 +33,7 @@ class ConnectionOrigin:
     sign_in: str = ""
     """An instruction for the user, if the host uses credentials other than a key."""
     expects_version: bool = False
-    """A complete address usually ends in a version such as `/v1`."""
+    """Addresses of this protocol usually end in a version such as `/v1`. An error suggests one that lacks it."""
     key: str = field(default="", repr=False)
     """The key, only to remove it from messages. It is never shown."""
 
@@ -98,14 +98,14 @@ class Connection:
 
 
 def describe_key(source: str) -> str:
-    """Return a description of a key for messages, by its source: a variable, or the command that stored it."""
+    """Return a description of a key for messages, by its source: a variable, a setting or a command."""
     if is_command(source):
         return f"the key stored with {source}"
     return f"the key from {source}" if source else "the key"
 
 
 def is_command(source: str) -> bool:
-    """Return whether `source`, the source of a key, is a command such as `qcode auth login openai`, not a variable."""
+    """Return whether a key's `source` is a command such as `qcode auth login openai`, and not a variable or setting."""
     return source.startswith("qcode ")
 
 

@@ -36,7 +36,8 @@ _MAX_BUFFERED_BYTES = 1024 * 1024
 """Receiving pauses if more received bytes than this are unread."""
 _MAX_INFLATED_BYTES = 1024 * 1024
 """The maximum size of a decoded block."""
-_GZIP_MAGIC = b"\x1f"
+_GZIP_START = b"\x1f"
+"""The first byte of a gzip member. The second byte may not be received yet."""
 _NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
@@ -105,6 +106,7 @@ class ResponseReader:
         except self._parser_error as error:
             if not self.is_done:
                 section = "chunk or length" if self.status else "HTTP/1.1 head"
+                # If an `on_…` method raised, httptools reports only that. Its error is the context.
                 raise ValueError(f"invalid {section}: {error.__context__ or error}") from error
             self.has_extra = True
         parts = self._received[: self._part_count] if self.is_done else self._received
@@ -199,7 +201,7 @@ class Inflater:
         while True:
             if self._inflater.eof:
                 # Another gzip member may follow, or padding, which is ignored.
-                if not self._is_gzip or not data.startswith(_GZIP_MAGIC):
+                if not self._is_gzip or not data.startswith(_GZIP_START):
                     return
                 self._inflater = zlib.decompressobj(self._window)
             try:
@@ -209,12 +211,14 @@ class Inflater:
             if inflated:
                 yield inflated
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
+            # After a full block, zlib may hold more output even if all input is consumed.
             if not data and len(inflated) < _MAX_INFLATED_BYTES:
                 return
 
     def close(self) -> None:
         """Handle the end of the body. Raise `ValueError` if the compressed data is incomplete."""
-        if self._first_bytes and not self._inflater.eof:
+        has_data = bool(self._first_bytes)
+        if has_data and not self._inflater.eof:
             raise ValueError("the compressed response is truncated")
 
 
@@ -315,8 +319,8 @@ async def connect(host: str, port: int, *, tls: ssl.SSLContext | None, limit: fl
             sock = await first_to_answer(await _addresses(host, port))
             tls_name = host if tls is not None else None
             loop = asyncio.get_running_loop()
-            _, wire = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=tls_name)
-            return wire
+            _, connection = await loop.create_connection(HttpConnection, sock=sock, ssl=tls, server_hostname=tls_name)
+            return connection
     except TimeoutError as error:
         # An error with an errno comes from the time limit of the system, which may be shorter.
         raise ConnectFailed(limit if error.errno is None else None) from error

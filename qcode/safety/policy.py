@@ -554,9 +554,9 @@ class Policy:
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
         paths = PathJudge(self._session_folders)
-        reader = partial(self._judge_file, access="read", paths=paths)
+        judge = partial(self._judge_file, access="read", paths=paths)
         limit = self.limit
-        return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
+        return judge if limit is None else lambda path: strictest(judge(path), limit.judge_file(path, "read"))
 
 
 _SHELL_TOOL = ToolSpec("shell", "", {}, safety=CommandExecution(command_argument="command"))

@@ -459,9 +459,9 @@ def exact_shell_rule(command: str) -> str:
 
 def _quoted(word: str) -> str:
     """Return a word as in a rule: in quotes if bash would not leave it unchanged."""
-    from qcode.safety.shell.characters import is_unsplit
+    from qcode.safety.shell.characters import is_bare_text
 
-    return word if not word.isascii() and is_unsplit(word) else shlex.quote(word)
+    return word if not word.isascii() and is_bare_text(word) else shlex.quote(word)
 
 
 # Commands for which a rule with a wildcard is offered.

@@ -41,7 +41,7 @@ def fill_lengths(state_dir: Path) -> None:
     ((host, models),) = json.loads((state_dir / LENGTHS_NAME).read_text()).items()
     for model in models:
         for _ in range(MAX_KEPT_LENGTHS):
-            LimitStore(state_dir).record_length(host, model, 10)
+            LimitStore(state_dir).record_reply_length(host, model, 10)
 
 
 def is_of_qcode(code: CodeType | str) -> bool:

@@ -88,7 +88,7 @@ def test_reply_length_excludes_discarded_attempts(event: ReplyFinished, length: 
 def test_reply_lengths_are_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     for _ in range(210):
-        store.record_length("http://host/v1", "m", 9_500)
+        store.record_reply_length("http://host/v1", "m", 9_500)
     found = LimitStore(tmp_path).first_cap("http://host/v1", "m")
     assert found is not None
     assert (found.tokens, found.replies) == (9_500, 200)
@@ -103,4 +103,4 @@ def test_invalid_lengths_file_is_ignored(text: str, tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     (tmp_path / LENGTHS_NAME).write_text(text)
     assert store.first_cap("a", "m") is None
-    store.record_length("a", "m", 10)
+    store.record_reply_length("a", "m", 10)

@@ -75,9 +75,9 @@ class ModelClient:
         observer: Observer | None = None,
     ) -> None:
         self.provider = provider
-        self.observed = provider  # the provider whose requests the observer also gets
+        self.observed_provider = provider  # the provider whose requests the observer also gets
         if observer is not None:
-            self.observed = observer.watch(provider)
+            self.observed_provider = observer.watch(provider)
         self.model = model
         self.prompts = prompts
         self.output = output or OutputSettings()
@@ -118,11 +118,11 @@ class ModelClient:
         host, model = self.provider.host, self.model.name
         self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
 
-    def record_length(self, event: ReplyFinished, output: OutputSettings) -> None:
+    def record_reply_length(self, event: ReplyFinished, output: OutputSettings) -> None:
         """Store the length of a reply, if its first cap was not set by the user."""
         length = reply_length(event) if output.learn_first_cap and output.override is None else None
         if length is not None:
-            self._limits.record_length(self.provider.host, self.model.name, length)
+            self._limits.record_reply_length(self.provider.host, self.model.name, length)
 
     async def explain(self, error: ProviderError) -> ProviderError:
         """Return the error; one about an unknown model gets the nearest model names."""
@@ -272,7 +272,7 @@ class Clients:
         if options.wait_for_limit is not None:
             return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
         retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
-        return retries if self._context.is_attended else retries.without_question
+        return retries if self._context.is_attended else retries.unattended
 
     def client_named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""
@@ -290,7 +290,7 @@ class Clients:
         if client.price is None:
             _check_priced(self._context, client.name)
 
-    def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
+    def output_settings_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
         """Return the output settings of a model, overridden by a command's (`explicit`); a flag overrides both."""
         if not explicit:
             return client.output

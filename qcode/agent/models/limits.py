@@ -132,7 +132,7 @@ class LimitStore:
         """Return the first output cap that suits the stored lengths; None for the default cap."""
         return learn_first_cap(self._lengths().get((host, model), []))
 
-    def record_length(self, host: str, model: str, length: int) -> None:
+    def record_reply_length(self, host: str, model: str, length: int) -> None:
         """Store a length in the form of `reply_length`, and drop the oldest if there are too many."""
         rows = {**self._lengths()}
         rows[host, model] = [*rows.get((host, model), []), length][-MAX_KEPT_LENGTHS:]
@@ -204,7 +204,7 @@ class NoLimits(LimitStore):
     def first_cap(self, host: str, model: str) -> FirstCap | None:
         return None
 
-    def record_length(self, host: str, model: str, length: int) -> None:
+    def record_reply_length(self, host: str, model: str, length: int) -> None:
         pass
 
 

@@ -98,7 +98,7 @@ class Sampling:
             output=replace(
                 client.output, override=min(params.max_tokens, MAX_TOKENS), can_escalate=False, max_continuations=0
             ),
-            retries=client.retries.without_question,
+            retries=client.retries.unattended,
             max_turns=1,
             max_budget_usd=self._side_questions.remaining_budget(),
             allows_calls=False,

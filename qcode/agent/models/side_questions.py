@@ -77,7 +77,7 @@ class SideQuestions:
             tools=conversation.tools,
             effort=conversation.effort,
             output=client.output,
-            retries=client.retries.without_question,
+            retries=client.retries.unattended,
             max_turns=MAX_REPLIES,
             max_budget_usd=self.remaining_budget(),
             allows_calls=False,
@@ -109,12 +109,12 @@ async def run_side_turn(
     """Run a turn that is not part of the conversation, and yield its events. `/cost` lists its usage as `name`."""
     running = conversation.turn
     services = _Services(client)
-    driver = Driver(turn, client.observed, services)
+    driver = Driver(turn, client.observed_provider, services)
     try:
         async with aclosing(driver.run(UserSubmitted(prompt))) as events:
             async for event in events:
                 if isinstance(event, ReplyFinished):
-                    client.record_length(event, turn.settings.output)
+                    client.record_reply_length(event, turn.settings.output)
                 conversation.observe(AgentEvent(_AGENT_ID, event))
                 yield event
     finally:

@@ -122,7 +122,7 @@ class SessionLibrary:
             return None
         self._titled_ids.add(session.session_id)
         title_reply = await ask_for_title(
-            small_client.observed, small_client.model.name, small_client.model.output_limit, messages
+            small_client.observed_provider, small_client.model.name, small_client.model.output_limit, messages
         )
         if title_reply.title and not session.title and session is self._conversation.session:
             session.set_title(title_reply.title)

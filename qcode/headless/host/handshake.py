@@ -46,7 +46,7 @@ class Handshake:
     schema: JsonObject | None = None
     title: str = ""
     """The title of a new session."""
-    forwards_text: bool = False
+    forwards_subagent_text: bool = False
     """The host also gets the text of sub-agents."""
     skills: tuple[str, ...] | None = None
     """The names of the skills to enable; None enables all."""
@@ -69,7 +69,7 @@ class Handshake:
             append_system_prompt=_joined(_texts(request, "appendSystemPrompt", ignored)) or "",
             schema=_object(request, "jsonSchema", ignored),
             title=_joined(_texts(request, "title", ignored)) or "",
-            forwards_text=request.get("forwardSubagentText") is True,
+            forwards_subagent_text=request.get("forwardSubagentText") is True,
             skills=_texts(request, "skills", ignored),
             plan_instructions=_joined(_texts(request, "planModeInstructions", ignored)) or "",
             ignored_fields=tuple(ignored),
@@ -166,7 +166,7 @@ def _joined(texts: Sequence[str] | None) -> str | None:
     return None if texts is None else "\n\n".join(texts)
 
 
-def success(request_id: Json, answer: JsonObject) -> JsonObject:
+def success_response(request_id: Json, answer: JsonObject) -> JsonObject:
     """Return the line that answers a control request."""
     response: JsonObject = {"subtype": "success", "request_id": request_id, "response": answer}
     return {"type": "control_response", "response": response}

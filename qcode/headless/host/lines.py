@@ -71,7 +71,7 @@ class Names:
 
 
 class HostLines(StreamLines):
-    """The lines of one turn for a host. With `forwards_text`, they include the text of sub-agents.
+    """The lines of one turn for a host. With `forwards_subagent_text`, they include the text of sub-agents.
 
     `mode` returns the permission mode in Claude Code's words.
     """
@@ -84,13 +84,13 @@ class HostLines(StreamLines):
         *,
         has_deltas: bool = False,
         parent: str = "",
-        forwards_text: bool = False,
+        forwards_subagent_text: bool = False,
         mode: Callable[[], str],
         max_retries: int = 0,
     ) -> None:
         super().__init__(session_id, model, has_deltas=has_deltas, parent=parent)
         self._names = names
-        self._forwards_text = forwards_text
+        self._forwards_subagent_text = forwards_subagent_text
         self._mode = mode
         self._max_retries = max_retries
         self._is_compaction_requested = False
@@ -98,7 +98,12 @@ class HostLines(StreamLines):
 
     def for_agent(self, call_id: str) -> StreamLines:
         return HostLines(
-            self.session_id, self.model, self._names, parent=call_id, forwards_text=self._forwards_text, mode=self._mode
+            self.session_id,
+            self.model,
+            self._names,
+            parent=call_id,
+            forwards_subagent_text=self._forwards_subagent_text,
+            mode=self._mode,
         )
 
     def lines(self, event: TurnEvent) -> list[JsonObject]:
@@ -131,7 +136,7 @@ class HostLines(StreamLines):
         return without_null_counts(usage)
 
     def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
-        if self.parent is not None and not self._forwards_text and event.message is not None:
+        if self.parent is not None and not self._forwards_subagent_text and event.message is not None:
             calls = Message(event.message.role, event.message.calls)
             event = replace(event, message=calls if calls.blocks else None)
         lines = super().reply(event)

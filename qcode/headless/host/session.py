@@ -15,7 +15,7 @@ from qcode.agent.permissions import why_not_read
 from qcode.headless.exchange import Exchange, QueuedInput
 from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
-from qcode.headless.host.handshake import Handshake, success
+from qcode.headless.host.handshake import Handshake, success_response
 from qcode.headless.host.lines import HostLines, encode_bounded, host_init, host_result
 from qcode.headless.host.link import HostLink
 from qcode.headless.host.wire import HostError, HostWire
@@ -51,10 +51,10 @@ async def run_host(
     first_bytes: bytes = b"",
     notices: tuple[str, ...] = (),
 ) -> int:
-    """Serve a host after the answer to its handshake until its input ends; return the exit code of the last turn.
+    """Serve a host whose handshake was answered, until its input ends; return the exit code of the last turn.
 
-    `link` gets the connection. `first_bytes` is the input that was read before, including the handshake. `notices` are
-    lines for the user.
+    `link` gets the wire, for the servers and hooks in the host's process. `first_bytes` is the input that was read
+    before, including the handshake. `notices` are lines for the user.
     """
     output = replace(RunOutput.of(agent, stdout, stderr), stderr=_SilentWriter(stderr, has_live_line=False))
     return await HostSession(output, handshake, link, notices).serve(descriptor, first_bytes)
@@ -161,7 +161,7 @@ class HostSession(Exchange):
                 task.cancel()
 
     def _handle_control(self, control: ControlRequest) -> None:
-        """Answer a control request in a task. The bytes of the request are held until the answer is written."""
+        """Answer a control request in a task. Until it is answered, `hold` counts its bytes as not yet handled."""
         if not self._has_handshake and control.subtype == "initialize":
             self._has_handshake = True  # the handshake itself, which is answered already
             return
@@ -185,7 +185,7 @@ class HostSession(Exchange):
             await self._respond(control.request_id, answer)
 
     async def _respond(self, request_id: Json, answer: JsonObject) -> None:
-        await self.wire.send(success(request_id, answer))
+        await self.wire.send(success_response(request_id, answer))
 
     async def _refuse(self, request_id: Json, text: str) -> None:
         response: JsonObject = {"subtype": "error", "request_id": request_id, "error": text}
@@ -251,7 +251,7 @@ class HostSession(Exchange):
         return {"model": self._conversation.model}
 
     async def _rewind(self, request: JsonObject) -> JsonObject:
-        """Restore the files as they were before the turn of a message; return the changed ones."""
+        """Restore the files as they were before the turn of a message; return the answer with the changed files."""
         number = self._prompt_numbers.get(str(request.get("user_message_id")))
         if number is None:
             return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
@@ -278,7 +278,7 @@ class HostSession(Exchange):
                 return ExitCode.INTERRUPTED
 
     async def _run_message(self, message: UserMessage) -> int:
-        """Run the turn of a message; return its exit code."""
+        """Run the turn of a message, or keep the message for the next turn (`shouldQuery`); return the exit code."""
         uuid = _uuid(message)
         if uuid:
             self._pending_uuids.append(uuid)
@@ -357,6 +357,7 @@ class HostSession(Exchange):
     async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Expand a prompt of a tool server, and attach the resources that are mentioned; raise `InputError`."""
         toolbox = self.agent.toolbox
+        # `finds_files` also turns on the mentions of tool servers. `_expand` has already attached the files.
         prompt, blocks, options = await toolbox.expand_prompt(prompt, (), replace(options, finds_files=True))
         self._conversation.attach(blocks)
         return prompt, replace(options, finds_files=False)
@@ -390,7 +391,7 @@ class HostRun(Run):
             self._conversation.model,
             session.controls.names,
             has_deltas=context.options.include_partial_messages,
-            forwards_text=session.handshake.forwards_text,
+            forwards_subagent_text=session.handshake.forwards_subagent_text,
             mode=lambda: session.controls.mode,
             max_retries=context.settings.network.max_retries,
         )

@@ -90,7 +90,7 @@ def is_plain(text: str, index: int) -> bool:
     return IS_UTF8 and _is_word_character(char) and not _hidden_reason(text, index)
 
 
-def is_unsplit(text: str) -> bool:
+def is_bare_text(text: str) -> bool:
     """Return whether bash leaves `text` unchanged outside quotes. It has no blank, wildcard, brace, quote or `~`."""
     if text.isascii():
         return _BARE_TEXT.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""The check whether a command may read the files it names without approval. It lists folders to expand wildcards."""
+"""Checks whether the files that a command names may be read without approval. Lists folders to expand wildcards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final, real_path
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import Word
-from qcode.safety.shell.characters import is_unsplit
+from qcode.safety.shell.characters import is_bare_text
 from qcode.safety.verdict import SHELL_NOT_READ_ONLY, SHELL_PATH, Verdict
 from qcode.values import dataclass
 
@@ -25,7 +25,7 @@ MAX_WALKED = 20_000
 """The maximum number of files that are compared with the user's rules for one searched folder."""
 _WILD = re.compile(r"[*?]")
 
-Reader: TypeAlias = Callable[[str], Verdict]
+ReadJudge: TypeAlias = Callable[[str], Verdict]
 """A function that returns the verdict for reading a path."""
 
 LeadingWildcards: TypeAlias = Literal["none", "ending", "any"]
@@ -46,13 +46,13 @@ class _Group:
 
 
 class NeedsApproval(Exception):  # noqa: N818  # a finding, not a failure
-    """The reason why a command needs approval; `check` is the check of the verdict."""
+    """The reason why a command needs approval. `check` becomes the `check` of the verdict."""
 
     check = SHELL_NOT_READ_ONLY
 
 
 class PathNeedsApproval(NeedsApproval):
-    """The reason why reading a file that the command names needs approval, whatever the program."""
+    """The reason why reading a file that the command names needs approval, whichever program reads it."""
 
     check = SHELL_PATH
 
@@ -62,8 +62,8 @@ class ReadChecker:
     """The check of the files that a command reads. Its methods raise `NeedsApproval`."""
 
     paths: PathJudge
-    reader: Reader | None
-    """Judges a path by the user's rules too, None if no rule is about reading."""
+    read_judge: ReadJudge | None
+    """Replaces `paths` if the user has rules about reading, and judges by them too; otherwise None."""
     folder: str
     """The folder in which the command runs."""
     contents: Callable[[], WorkspaceContents]
@@ -77,7 +77,7 @@ class ReadChecker:
         try:
             for word in words:
                 groups += self._named_files(word, leading=leading)
-        finally:  # if a word raised, an error about a path before it takes precedence
+        finally:  # If a word raised, the words before it are still checked; an error about them replaces that error.
             for path in self._paths_to_judge(groups):
                 self.check_path(path)
         return groups
@@ -88,10 +88,11 @@ class ReadChecker:
             raise NeedsApproval("it reads a file whose name is known only when it runs")
         if word.text == "-" or (word.text == "/dev/null" and not word.has_glob):
             return []
+        # `'~/a'` in quotes is a file in a folder named `~`. With `./`, the path layer does not expand it.
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
         texts = chain.from_iterable((group.prefix, *group.names) for group in groups)
-        if word.is_split and not is_unsplit("".join(texts)):
+        if word.is_split and not is_bare_text("".join(texts)):
             raise NeedsApproval("an unquoted name could become several arguments")
         return groups
 
@@ -108,14 +109,14 @@ class ReadChecker:
             if not os.path.isdir(folder):  # noqa: PTH112  # plain text
                 continue
             self._check_secrets_below(folder)
-            if self.reader is not None:
+            if self.read_judge is not None:
                 self._check_rules_below(folder)
 
     def check_path(self, path: str) -> None:
         """Raise `PathNeedsApproval` if reading a path needs approval."""
         verdict = self._verdict(path)
         if not verdict.is_allowed:
-            # A deny rule about reading binds the file tools; about a command that reads the file, the user decides.
+            # For the file tools, a deny rule about reading is final. For a command that reads, the user decides.
             is_denied_by_rule = verdict.verdict == "deny" and bool(verdict.rule)
             reason = f"the rule {verdict.rule} denies it to the file tools" if is_denied_by_rule else verdict.reason
             raise PathNeedsApproval(f"it reads {self._from_root(path)}: {reason}")
@@ -145,20 +146,20 @@ class ReadChecker:
         by_prefix: dict[str, list[str]] = {}
         for group in groups:
             by_prefix.setdefault(group.prefix, []).extend(group.names)
-        if self.reader is None:
-            judge = self.paths.names_to_judge
-            by_prefix = {prefix: judge(self._from_root(prefix), names) for prefix, names in by_prefix.items()}
+        if self.read_judge is None:  # without rules, most names in a folder have the verdict of the folder
+            filter_names = self.paths.names_to_judge
+            by_prefix = {prefix: filter_names(self._from_root(prefix), names) for prefix, names in by_prefix.items()}
         if not any(by_prefix.values()):
             return []
-        undecided = {prefix: frozenset(names) for prefix, names in by_prefix.items()}
-        return [f"{group.prefix}{name}" for group in groups for name in group.names if name in undecided[group.prefix]]
+        to_judge = {prefix: frozenset(names) for prefix, names in by_prefix.items()}
+        return [f"{group.prefix}{name}" for group in groups for name in group.names if name in to_judge[group.prefix]]
 
     def _verdict(self, path: str) -> Verdict:
         path = self._from_root(path)
-        return self.paths.judge(path, "read") if self.reader is None else self.reader(path)
+        return self.paths.judge(path, "read") if self.read_judge is None else self.read_judge(path)
 
     def _from_root(self, path: str) -> str:
-        # The path layer expects paths relative to the root, but the command may run in a subfolder.
+        """Return a path for the path layer, which starts at the root: absolute if the command runs elsewhere."""
         return path if self.folder == str(self.paths.session_folders.root) else self._absolute(path)
 
     def _matches(self, pattern: str, *, leading: LeadingWildcards) -> list[_Group]:
@@ -169,6 +170,7 @@ class ReadChecker:
         """
         parts = pattern.split("/")
         is_leading = _WILD.search(parts[0]) is not None
+        # `*n` could match a file named `-n`, which is an option.
         ending = re.split(_WILD, pattern)[-1]
         has_ending = len(ending) > 1 or ending == "/"
         accepts_wildcard = leading == "any" or (leading == "ending" and has_ending)
@@ -176,7 +178,7 @@ class ReadChecker:
             raise NeedsApproval("a wildcard at the start of a word could become an option")
         if any(part.startswith(".") and _WILD.search(part) for part in parts) or "**" in pattern:
             raise NeedsApproval("it has a wildcard that qcode cannot check")
-        # In a locale of bytes, `??` matches one letter of two bytes. So `?` is checked like `*`.
+        # In a single-byte locale such as C, `??` matches one letter of two bytes. So `?` is checked like `*`.
         groups = self._expanded(pattern.replace("?", "*"))
         if sum(len(group.names) for group in groups) > MAX_MATCHES:
             raise NeedsApproval("a wildcard matches very many files")
@@ -185,7 +187,8 @@ class ReadChecker:
         return groups or [_split_path(pattern)]
 
     def _begins_with_dash(self, group: _Group, *, has_folder: bool) -> bool:
-        """Return whether a match begins with a dash. It begins with its name, or with its folder if it has one."""
+        """Return whether the program gets a match that begins with a dash: as its name, or as its first folder."""
+        # The prefixes of matches are absolute. The program gets the part after `self.folder`.
         starts = [group.prefix[len(self.folder) + 1 :]] if has_folder else group.names
         return any(start.startswith("-") for start in starts)
 

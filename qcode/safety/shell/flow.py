@@ -25,7 +25,7 @@ from qcode.safety.shell.ast import (
     UnsupportedSyntax,
     Word,
 )
-from qcode.safety.shell.characters import is_unsplit
+from qcode.safety.shell.characters import is_bare_text
 from qcode.safety.verdict import Verdict
 from qcode.values import dataclass
 
@@ -107,7 +107,7 @@ def with_values(word: Word, values: Sequence[Word]) -> Word:
     has_glob = any(value.has_glob for value in values)
     # "[$f]" with a wildcard in f: the quoted brackets would become part of the pattern.
     is_clear = word.has_glob or not (has_glob and _WILD.search(word.text))
-    is_one_text = not word.is_split or all(value.has_glob or is_unsplit(value.text) for value in values)
+    is_one_text = not word.is_split or all(value.has_glob or is_bare_text(value.text) for value in values)
     if not is_clear or not is_one_text:
         return Word(text, unknown="words" if word.is_split else "text")
     is_glob = has_glob or word.has_glob

@@ -19,7 +19,7 @@ from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.shell.characters import foreign_characters, foreign_host
-from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, Reader
+from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, ReadJudge
 from qcode.safety.shell.flow import Feature, Flow, FlowPart, Folders, cd_target, flow_of
 from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_refusal, secrets_refusal
 from qcode.safety.shell.languages import Roles, script_refusal, test_roles
@@ -57,17 +57,17 @@ class Judge:
     probes: Probes
     search_path: str = ""
     """The PATH of the command. If it leads to a program in the workspace, the command needs approval."""
-    reader: Reader | None = None
+    read_judge: ReadJudge | None = None
     """A replacement for the path layer's verdicts on reading."""
     features: frozenset[Feature] = frozenset()
     """The features of the shell in the whole line."""
 
     @staticmethod
     def of(
-        flow: Flow, session_folders: SessionFolders, probes: Probes, search_path: str, reader: Reader | None
+        flow: Flow, session_folders: SessionFolders, probes: Probes, search_path: str, read_judge: ReadJudge | None
     ) -> Judge:
         """Return the judge for the parts of `flow`."""
-        return Judge(PathJudge(session_folders), probes, search_path, reader, flow.features)
+        return Judge(PathJudge(session_folders), probes, search_path, read_judge, flow.features)
 
     def judge_part(self, part: FlowPart) -> Verdict:
         """Judge one simple command, without the files it writes through `>`.
@@ -137,7 +137,7 @@ class Judge:
         checker.check_files(*pending, leading=leading)
 
     def _checker(self, folder: str, support: SandboxSupport) -> ReadChecker:
-        return ReadChecker(self.paths, self.reader, folder, self.probes.contents, support.masks)
+        return ReadChecker(self.paths, self.read_judge, folder, self.probes.contents, support.masks)
 
     def _check_inputs(self, command: SimpleCommand, checker: ReadChecker) -> None:
         for word in command.inputs:

@@ -32,7 +32,7 @@ from qcode.safety.shell.ast import (
     Word,
 )
 from qcode.safety.shell.bounds import check_bounds
-from qcode.safety.shell.characters import DisallowedCharacter, character_reason, has_hidden, is_plain, is_unsplit
+from qcode.safety.shell.characters import DisallowedCharacter, character_reason, has_hidden, is_bare_text, is_plain
 from qcode.text.clean import quoted
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def read_words(text: str, expansions: tuple[Expansion, ...] = ()) -> tuple[Word,
 
     `text` has a `PLACEHOLDER` for each of the `expansions`.
     """
-    if is_unsplit(text):
+    if is_bare_text(text):
         return (Word(text),)
     braced = None if expansions else _BRACED.fullmatch(text)
     return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, expansions),)

@@ -110,7 +110,7 @@ def _has_eslint(folder: Path) -> bool:
     return has_file(folder) or _package_json_has("eslintConfig")(folder)
 
 
-def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
+def _python_command(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
     """Return a function that builds the command of a Python program, preferring the project's virtual environment."""
 
     def command(folder: Path, files: Sequence[str]) -> list[str]:
@@ -127,19 +127,20 @@ def _go_vet(folder: Path, files: Sequence[str]) -> list[str]:
     return ["go", "vet", *("." if name == "." else f"./{name}" for name in folders)]
 
 
-_PYTHON = (".py", ".pyi")
-_SCRIPTS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
+_PYTHON_ENDINGS = (".py", ".pyi")
+_SCRIPT_ENDINGS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 CHECKERS = (
-    Checker("ruff", _PYTHON, _any_of(_has_file("ruff.toml", ".ruff.toml"), _pyproject_has("ruff")),
-            _python("ruff", "check", "--no-fix", "--output-format=concise")),
-    Checker("flake8", _PYTHON, _any_of(_has_file(".flake8"), _ini_has("flake8", "setup.cfg", "tox.ini")),
-            _python("flake8")),
-    Checker("mypy", _PYTHON,
+    Checker("ruff", _PYTHON_ENDINGS, _any_of(_has_file("ruff.toml", ".ruff.toml"), _pyproject_has("ruff")),
+            _python_command("ruff", "check", "--no-fix", "--output-format=concise")),
+    Checker("flake8", _PYTHON_ENDINGS, _any_of(_has_file(".flake8"), _ini_has("flake8", "setup.cfg", "tox.ini")),
+            _python_command("flake8")),
+    Checker("mypy", _PYTHON_ENDINGS,
             _any_of(_has_file("mypy.ini", ".mypy.ini"), _pyproject_has("mypy"), _ini_has("mypy", "setup.cfg")),
-            _python("mypy", "--no-error-summary")),
-    Checker("pyright", _PYTHON, _any_of(_has_file("pyrightconfig.json"), _pyproject_has("pyright")),
-            _python("pyright")),
-    Checker("eslint", _SCRIPTS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
+            _python_command("mypy", "--no-error-summary")),
+    Checker("pyright", _PYTHON_ENDINGS, _any_of(_has_file("pyrightconfig.json"), _pyproject_has("pyright")),
+            _python_command("pyright")),
+    Checker("eslint", _SCRIPT_ENDINGS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
+    # If files are named, tsc ignores tsconfig.json.
     Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has_file("tsconfig.json"),
             lambda folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
     Checker("go vet", (".go",), _has_file("go.mod"), _go_vet),

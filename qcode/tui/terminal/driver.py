@@ -28,7 +28,7 @@ from qcode.tui.terminal.textual_internals import (
     add_key_sequence,
     driver_of,
     has_writer,
-    is_stopping,
+    is_suspending_to_shell,
     use_parser,
     wrap_file,
 )
@@ -104,7 +104,7 @@ MAX_HOLD_S = 0.5
 class TerminalApp(PaintingApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed."""
 
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # Textual has `ClassVar[…] | None`
 
     had_focus = False
     """A widget had the focus when the last key or paste arrived."""
@@ -147,8 +147,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         """
         # A resize changes cells of the terminal, even if the terminal soon has its old size again. The driver also
         # posts this event when it takes the terminal back, whose screen is then empty.
-        if isinstance(event, events.Resize) and self.painter is not None and self.painter.forget():
-            self.refresh()
+        if isinstance(event, events.Resize) and self.painter is not None:
+            was_known = self.painter.forget()
+            if was_known:
+                self.refresh()
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
         elif self._has_key_in_queues:
@@ -194,7 +196,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         self._has_key_in_queues = False
         held, self._held_input = self._held_input, ()
         for index, event in enumerate(held, 1):
-            # Not `on_event`: a subclass would handle the event twice, and hold it back behind newer ones at the start.
+            # `on_event` of the subclass has seen the event already: before the agent is ready, it would queue it again,
+            # behind newer events.
             await self._handle_input(event)
             if self._has_key_in_queues:
                 self._held_input += held[index:]
@@ -203,19 +206,19 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     @contextmanager
     def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
-        suspended, driver = self.suspend(), driver_of(self)
+        suspension, driver = self.suspend(), driver_of(self)
         # The driver writes `SUSPENDED` when it suspends with an automatic restart, as after Ctrl+Z. Textual turns the
         # restart off only after it has suspended the driver, so it is turned off here.
         no_restart = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()
         with self.batch_update(), no_restart:
-            suspended.__enter__()
+            suspension.__enter__()
             self._is_lent = True
             try:
                 yield
             finally:
                 self._is_lent = False
                 # Textual 8.2 takes the terminal back only if no exception reaches it, so do not pass it one.
-                suspended.__exit__(None, None, None)
+                suspension.__exit__(None, None, None)
 
     def write_sequence(self, sequence: str) -> None:
         """Write an escape sequence directly to the terminal; do nothing without a terminal or while it is lent."""
@@ -300,7 +303,7 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
 
         def suspend_application_mode(self) -> None:
             super().suspend_application_mode()
-            if is_stopping(self) and sys.__stderr__ is not None:
+            if is_suspending_to_shell(self) and sys.__stderr__ is not None:
                 with contextlib.suppress(OSError):
                     sys.__stderr__.write(SUSPENDED)
                     sys.__stderr__.flush()
@@ -316,15 +319,15 @@ _TITLE_CELLS = 50
 class TerminalTitle:
     """The terminal's title and bell, which follow the state of the turn if `has_title` and `has_bell` allow it.
 
-    `write` sends a sequence to the terminal. `ring` rings, and notifies with its text if the terminal is unfocused.
-    `has_bell` None: ring only if the terminal is unfocused.
+    `write` sends a sequence to the terminal. `ring_bell` rings, and shows its text as a notification if the terminal is
+    unfocused. If `has_bell` is None, `ring_bell` must ring only then.
     """
 
     def __init__(
         self,
         folder: str,
         write: Callable[[str], None],
-        ring: Callable[[str], None],
+        ring_bell: Callable[[str], None],
         *,
         has_title: bool,
         has_bell: bool | None,
@@ -333,7 +336,7 @@ class TerminalTitle:
         self.has_bell = has_bell
         self._folder = one_line(folder).rstrip("/").rpartition("/")[2]
         self._write = write
-        self._ring_bell = ring
+        self._ring_bell = ring_bell
         self._state: State = "idle"
         self._title = ""
         self._countdown = ""
@@ -352,6 +355,7 @@ class TerminalTitle:
     def use_title(self, has_title: bool) -> None:
         """Turn the title on or off."""
         if has_title is not self.has_title:
+            # Only one of these has an effect: `end` if the title was on, `begin` if it is on now.
             self.end()
             self.has_title = has_title
             self.begin()

@@ -49,7 +49,7 @@ __all__ = [
     "has_writer",
     "is_closing",
     "is_mounted",
-    "is_stopping",
+    "is_suspending_to_shell",
     "refresh_ansi_colors",
     "repaint_moved_widgets",
     "set_bindings",
@@ -125,7 +125,7 @@ def has_writer(driver: Driver) -> bool:
     return getattr(driver, "_writer_thread", None) is not None
 
 
-def is_stopping(driver: Driver) -> bool:
+def is_suspending_to_shell(driver: Driver) -> bool:
     """Return whether `driver` gives the terminal to the shell (Ctrl+Z), and not to a program that the app runs."""
     return driver._auto_restart
 

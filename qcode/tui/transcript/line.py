@@ -29,8 +29,7 @@ _TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """A regular expression for one white space character in the text of lines, including those of expanded tabs."""
-# Any other character: the class above without its bracket, negated.
-_NOT_SPACE = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
+_NOT_SPACE = lazy_pattern(SPACE_CLASS.replace("[", "[^", 1))
 
 
 class TextStyle(NamedTuple):
@@ -146,7 +145,7 @@ def with_style(line: Line, style: TextStyle) -> Line:
 
 
 def shown_text(lines: Sequence[Line]) -> str:
-    """Return the text of `lines` as it is on screen, with a line break after each row."""
+    """Return the text of `lines` as it is on screen, with a line break between rows."""
     return "\n".join([terminal_text(line.text).rstrip() for line in lines])
 
 
@@ -170,12 +169,13 @@ def source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -
     return text if text.isascii() else text.translate(_TABS_TO_SOURCE)
 
 
-_WORD_AT_POINTER = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
+# In `see (src/a.py:12): no`, this matches `see`, `src/a.py:12` and `no`.
+_WORD_OR_PATH = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
 
 
 def word_at(text: str, index: int) -> tuple[int, int]:
     """Return the range of the word or path at a character, or of that character alone if it is in no word."""
-    for match in _WORD_AT_POINTER.finditer(text):
+    for match in _WORD_OR_PATH.finditer(text):
         if match.start() <= index < match.end():
             return match.span()
     return index, min(index + 1, len(text))
@@ -276,7 +276,9 @@ def break_code(text: str, width: int) -> list[RowRange]:
     while start < len(text):
         end = following = row_end(start)
         if end < len(text):
-            space = text.rfind(" ", start + (end - start) // 2, min(end + 1, len(text) - 1))
+            half = start + (end - start) // 2
+            # The space may follow the full row, but the last character of the text is never left out.
+            space = text.rfind(" ", half, min(end + 1, len(text) - 1))
             if space > start and not text[start:space].isspace():
                 end, following = space, space + 1
         rows.append(RowRange(start, end, following))
@@ -381,10 +383,10 @@ def crop(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
-    end, used_cells = 0, 1
+    end = used_cells = 0
     for cluster in clusters(text):
         used_cells += cell_len(cluster)
-        if used_cells > width:
+        if used_cells > width - cell_len("…"):
             break
         end += len(cluster)
     return text[:end].removesuffix("…") + "…"
@@ -423,7 +425,7 @@ def shorten_start(path: str, width: int) -> str:
 
 
 _MIN_KEPT_SHARE = 0.6
-"""The share of the width that a title must fill after a cut between words; otherwise a word is cut."""
+"""The share of the width that a title must fill after a cut between words. Otherwise a word is cut."""
 _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
 _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
@@ -460,7 +462,7 @@ def shorten_at_words(text: str, width: int) -> str:
 
 
 def shorten_title(text: str, width: int) -> str:
-    """Return `text` as `shorten` does, but cut it between words, unless a long word would leave much of it out."""
+    """Return `text` as `shorten` does, but cut it between words if the rest fills most of the width."""
     words = shorten_at_words(text, width)
     return words if cell_len(words) > _MIN_KEPT_SHARE * width else shorten(text, width)
 
@@ -481,7 +483,7 @@ def count_letters(rows: Iterable[Line]) -> int:
 
 
 def row_of_letter(rows: Sequence[Line], count: int) -> int:
-    """Return the index of the row with the letter or digit after the first `count` ones; the last row without one."""
+    """Return the index of the row with the letter or digit number `count`, counted from 0; otherwise the last row."""
     letters = 0
     for index, line in enumerate(rows):
         letters += count_letters((line,))
