@@ -214,7 +214,7 @@ class SessionCommands:
         options = TurnOptions(
             custom.model,
             custom.output,
-            custom.project_ranges(arguments),
+            external_spans=custom.project_ranges(arguments),
             shown_prompt=f"/{custom.name} {arguments}".rstrip(),
         )
         return PromptCommand(custom.expand(arguments), options)

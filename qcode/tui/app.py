@@ -393,9 +393,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Return whether the key of a command runs it now. Otherwise the open screen or the prompt gets the key."""
         if action != "command":
             return super().check_action(action, parameters)
-        from qcode.tui.commands.table import is_possible
+        from qcode.tui.commands.table import can_run_by_key
 
-        return len(self.screen_stack) == 1 and is_possible(self.commands, str(parameters[0]))
+        return len(self.screen_stack) == 1 and can_run_by_key(self.commands, str(parameters[0]))
 
     def action_command(self, command_id: str) -> None:
         from qcode.tui.commands.table import run_by_key

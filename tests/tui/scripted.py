@@ -266,7 +266,7 @@ class ScriptedCheckpoints(Checkpoints):
     def __init__(self) -> None:
         pass
 
-    def user_prompts(self) -> tuple[RewindPoint, ...]:
+    def rewind_points(self) -> tuple[RewindPoint, ...]:
         return ()
 
     async def plan_undo(self) -> RewindPlan:

@@ -56,7 +56,7 @@ class _Library(ScriptedLibrary):
 
 
 class _Checkpoints(ScriptedCheckpoints):
-    def user_prompts(self) -> tuple[RewindPoint, ...]:
+    def rewind_points(self) -> tuple[RewindPoint, ...]:
         at = "2025-06-15T15:06:40Z"
         return RewindPoint(1, "why does it fail?", at), RewindPoint(2, "mend it", at, ("Makefile", "src/a.py"))
 

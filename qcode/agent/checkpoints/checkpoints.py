@@ -84,9 +84,9 @@ class Checkpoints:
         self._workspace.recorder = UNRECORDED
         self._recorder.close()
 
-    def user_prompts(self) -> tuple[RewindPoint, ...]:
+    def rewind_points(self) -> tuple[RewindPoint, ...]:
         """Return the prompts to which the conversation can be rewound, oldest first."""
-        return self._rewinder.user_prompts()
+        return self._rewinder.rewind_points()
 
     async def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction requested after it."""

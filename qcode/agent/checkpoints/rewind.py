@@ -2,8 +2,8 @@
 
 A move (undo, redo or rewind) is planned first (`plan_*`), which changes nothing, and then performed: the current files
 are stored, the move is written to the session, and the files are restored. So every move can be undone, and an
-interrupted move can be finished. A file is restored without asking only if nothing else changed it after qcode. Files
-are restored one by one, each atomically, only inside the workspace, and without following links.
+interrupted move can be finished. A file is restored without asking only if nothing but qcode has changed it. Files are
+restored one by one, each atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ class RewindPlan:
 
     @property
     def is_removing(self) -> bool:
-        """Whether the move removes turns, or messages without a turn. Behind a compaction, messages come back too."""
+        """Whether the move removes turns, or messages if the number of turns stays the same.
+
+        A rewind to a prompt before a compaction removes turns, although it also brings back messages.
+        """
         return (self.turns or self.messages) > 0
 
     @property
@@ -154,8 +157,8 @@ class _PlannedMove:
     """The head before the move."""
     redoes: MoveKind | None
     """The kind of the move that a redo repeats."""
-    part: str
-    """The file or the hunk that is undone alone; otherwise empty."""
+    partial_result: str
+    """The result of undoing one file or one hunk alone, such as `1 hunk of a.py`; otherwise empty."""
 
 
 class Rewinder:
@@ -173,7 +176,7 @@ class Rewinder:
     def _history(self) -> SessionHistory:
         return self._session.history
 
-    def user_prompts(self) -> tuple[RewindPoint, ...]:
+    def rewind_points(self) -> tuple[RewindPoint, ...]:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
         changes = self._history.live_changes()
@@ -196,7 +199,7 @@ class Rewinder:
         if prompt is None:
             raise MoveImpossible("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        restores = restores_for_changes(changes, self._states_after_partial_undos()) if scope != "conversation" else []
+        restores = restores_for_changes(changes, self._states_after_file_moves()) if scope != "conversation" else []
         after = prompt.before if scope != "files" else self._history.head
         return self._plan("rewind", after, restores, prompt if scope != "files" else None)
 
@@ -214,7 +217,7 @@ class Rewinder:
         prompt = history.head.prompt
         if prompt is None:
             raise MoveImpossible("There is nothing to undo yet.")
-        restores = restores_for_changes(history.live_changes(prompt.number), self._states_after_partial_undos())
+        restores = restores_for_changes(history.live_changes(prompt.number), self._states_after_file_moves())
         return self._plan("undo", prompt.before, restores, prompt)
 
     def plan_partial_undo(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
@@ -229,8 +232,8 @@ class Rewinder:
         if _is_done(restore):
             raise MoveImpossible("That change was already undone.")
         outcome = "deleted" if restore.target is None else "restored"
-        part = f"{self._label(path)} {outcome}" if hunk is None else f"1 hunk of {self._label(path)}"
-        return self._plan("undo", self._history.head, [restore], part=part)
+        result = f"{self._label(path)} {outcome}" if hunk is None else f"1 hunk of {self._label(path)}"
+        return self._plan("undo", self._history.head, [restore], partial_result=result)
 
     def _plan_file_restore(self, file: FileVersions, hunk: int | None) -> FileRestore:
         label = self._label(file.path)
@@ -252,8 +255,12 @@ class Rewinder:
             raise MoveImpossible(f"{label} was not changed: {reason}.") from None
         return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
-    def _states_after_partial_undos(self) -> dict[str, FileState | None]:
-        """Return the state of each file that a `plan_partial_undo` restored since the last message, by path."""
+    def _states_after_file_moves(self) -> dict[str, FileState | None]:
+        """Return the state of each file that was restored since the last message, by path, if the conversation stayed.
+
+        Such moves are partial undos and rewinds of files alone.
+        """
+        # A new message empties `redoable`.
         moves = (move for move in self._history.redoable if move.before.key == move.after.key)
         return {file.path: file.target for move in moves for file in move.files}
 
@@ -310,17 +317,13 @@ class Rewinder:
         return prepared
 
     def _record_move(self, planned: _PlannedMove, prepared: Sequence[PreparedRestore]) -> Move:
-        """Write the move to the session, so that it can be undone."""
+        """Write the move to the session, so that it can be undone; a move that is finished is already written."""
         history, files = self._history, tuple(restore.move for restore in prepared)
         paths = {file.path for file in files}
         if planned.kind == "redo":
             changes = history.redoable[-1].changes
         else:
-            restores = (
-                restore
-                for restore in planned.restores
-                if restore.path in paths or (_is_done(restore) and not restore.refusal)
-            )
+            restores = (restore for restore in planned.restores if restore.path in paths or _is_done(restore))
             changes = tuple(position for restore in restores for position in restore.changes)
         if planned.finishes is not None:
             return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
@@ -336,7 +339,7 @@ class Rewinder:
         prompt: UserPrompt | None = None,
         *,
         finishes: Move | None = None,
-        part: str = "",
+        partial_result: str = "",
     ) -> RewindPlan:
         self._plan_count += 1
         files = tuple(self._file_plan(restore) for restore in restores if not _is_done(restore))
@@ -347,7 +350,7 @@ class Rewinder:
         )
         plan = replace(plan, summary=_summary(kind, plan, finishes))
         head = self._history.head
-        spans_compaction = after.is_compacted(head) if kind == "redo" else head.is_compacted(after)
+        spans_compaction = after.was_compacted_since(head) if kind == "redo" else head.was_compacted_since(after)
         self._planned = _PlannedMove(
             plan=plan,
             kind=kind,
@@ -359,7 +362,7 @@ class Rewinder:
             state=self._session_state(),
             before=head,
             redoes=self._history.redoable[-1].kind if kind == "redo" else None,
-            part=part,
+            partial_result=partial_result,
         )
         return plan
 
@@ -410,9 +413,10 @@ def _report(planned: _PlannedMove, restored_count: int) -> str:
         compaction = (
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
         )
+        # The number of messages is omitted: most of them are those of the compaction.
         parts = [*(parts if plan.turns else ()), compaction]
     if restored_count:
-        parts.append(planned.part or f"{count_text(restored_count, 'file')} restored")
+        parts.append(planned.partial_result or f"{count_text(restored_count, 'file')} restored")
     hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
 

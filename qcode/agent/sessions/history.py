@@ -320,7 +320,7 @@ class Head:
             count, prompt = count + 1, prompt.before.prompt
         return count
 
-    def is_compacted(self, earlier: Head) -> bool:
+    def was_compacted_since(self, earlier: Head) -> bool:
         """Return whether the conversation was compacted between the earlier state and this one."""
         return _is_compaction(self, of=earlier) or not set(earlier.numbers) <= set(self.numbers)
 

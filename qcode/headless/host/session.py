@@ -306,7 +306,7 @@ class HostSession(Exchange):
             await asyncio.wait(self._model_connections)
         uuids = tuple(self._pending_uuids)
         self._pending_uuids.clear()
-        prompt_count = len(self._conversation.checkpoints.user_prompts())
+        prompt_count = len(self._conversation.checkpoints.rewind_points())
         self._current_run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
@@ -314,7 +314,7 @@ class HostSession(Exchange):
             run.stop_asking()
             self._current_run = None
             self._has_result = True
-            for added in self._conversation.checkpoints.user_prompts()[prompt_count:]:
+            for added in self._conversation.checkpoints.rewind_points()[prompt_count:]:
                 self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
 
     async def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:

@@ -99,13 +99,13 @@ class View(Protocol):
         ...
 
 
-KEY_HELD_BACK = (
+API_KEY_HELD_BACK = (
     "This looks like an API key, so it was not sent to the model. {advice}. To send it as text, send it again."
 )
-"""The notice about a prompt that `KeyGuard` holds back. `advice` names the command that stores a key."""
+"""The notice about a prompt that `ApiKeyGuard` holds back. `advice` names the command that stores a key."""
 
 
-class KeyGuard:
+class ApiKeyGuard:
     """A check that holds back a prompt that is only an API key, until the user sends it a second time."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class CommandContext:
     """The same object as `view` in the app; None in the linear mode."""
     typed: str = ""
     """The command as typed, empty for a command run by a key. `keep_typed` puts it back into the prompt."""
-    key_guard: KeyGuard = field(default_factory=KeyGuard)
+    api_key_guard: ApiKeyGuard = field(default_factory=ApiKeyGuard)
 
     def refuse(self, text: str) -> None:
         """Show why the command cannot run, and put its text back into the prompt."""

@@ -81,7 +81,7 @@ def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(TURN_RUNS)
         return
-    messages = context.agent.conversation.checkpoints.user_prompts()
+    messages = context.agent.conversation.checkpoints.rewind_points()
     if not messages:
         context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return

@@ -16,7 +16,7 @@ from qcode.protocol.messages import Block
 from qcode.text.clean import cut
 from qcode.tui.commands.chat import CHAT, INTERRUPTS, MODELS, PROMPT, TASKS
 from qcode.tui.commands.command import (
-    KEY_HELD_BACK,
+    API_KEY_HELD_BACK,
     Command,
     CommandContext,
     find_command,
@@ -55,7 +55,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def by_id(command_id: str) -> Command:
-    """Return a built-in command."""
+    """Return the built-in command with this id."""
     return next(command for command in COMMANDS if command.id == command_id)
 
 
@@ -83,7 +83,7 @@ def as_custom_command(custom: CustomCommand) -> Command:
 
 
 def _send_custom(context: CommandContext, arguments: str, *, custom: CustomCommand) -> None:
-    options = TurnOptions(custom.model, custom.output, custom.project_ranges(arguments))
+    options = TurnOptions(custom.model, custom.output, external_spans=custom.project_ranges(arguments))
     context.view.send(custom.expand(arguments), f"/{custom.name} {arguments}".rstrip(), options)
 
 
@@ -101,7 +101,7 @@ def as_skill_command(skill: Skill) -> Command:
     )
 
 
-def is_possible(context: CommandContext, command_id: str) -> bool:
+def can_run_by_key(context: CommandContext, command_id: str) -> bool:
     """Return whether the keys of a command run it now."""
     command = by_id(command_id)
     return command in context.commands and command.when(context)
@@ -126,8 +126,8 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         elif line := text[1:].strip():
             app_view.start_shell(line)
         return
-    if name_and_argument is None and context.key_guard.holds_back(text):
-        notice = KEY_HELD_BACK.format(advice="/connect stores a key")
+    if name_and_argument is None and context.api_key_guard.holds_back(text):
+        notice = API_KEY_HELD_BACK.format(advice="/connect stores a key")
         replace(context, typed=typed_text).refuse(notice)
         return
     if name_and_argument is None:
@@ -143,8 +143,9 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         return
     # Only a command that sends a prompt can have attachments, which are sent with this prompt.
     context.agent.conversation.attach(attached)
-    needs_more = command.needs_argument and not argument
-    context = replace(context, typed=f"/{name} " if needs_more else typed_text)
+    # A command that refuses puts its text back into the prompt, ready for the argument if that is missing.
+    lacks_argument = command.needs_argument and not argument
+    context = replace(context, typed=f"/{name} " if lacks_argument else typed_text)
     if problem := unexpected_argument(name, argument, command):
         context.refuse(problem)
     else:

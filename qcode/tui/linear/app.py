@@ -30,7 +30,7 @@ from qcode.text.clean import quoted
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
-    KEY_HELD_BACK,
+    API_KEY_HELD_BACK,
     Command,
     CommandContext,
     find_command,
@@ -312,8 +312,8 @@ class LinearApp:
         if text.startswith("!"):
             await self._run_shell_line(text[1:].strip())
             return
-        if name_and_argument is None and self.context.key_guard.holds_back(text):
-            self.view.add_notice("warning", KEY_HELD_BACK.format(advice="qcode auth login PROVIDER stores a key"))
+        if name_and_argument is None and self.context.api_key_guard.holds_back(text):
+            self.view.add_notice("warning", API_KEY_HELD_BACK.format(advice="qcode auth login PROVIDER stores a key"))
             return
         if name_and_argument is None:
             await self._run_turn(text)

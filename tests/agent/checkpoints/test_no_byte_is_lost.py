@@ -89,7 +89,7 @@ class Bytes(RuleBasedStateMachine):
 
     @rule(at=st.integers(0, 5), what=st.sampled_from(["both", "files", "conversation"]), says_yes=st.booleans())
     def rewind(self, at: int, what: str, says_yes: bool) -> None:
-        owns = self.runner.rewinder.user_prompts()
+        owns = self.runner.rewinder.rewind_points()
         if owns:
             number = owns[at % len(owns)].number
 

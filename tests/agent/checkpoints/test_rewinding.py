@@ -252,7 +252,7 @@ def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None
     runner.turn("one", a_txt=b"1", b_txt=b"2")
     runner.turn("two")
     runner.turn("three", a_txt=b"3")
-    found = [(own.text, own.files) for own in runner.rewinder.user_prompts()]
+    found = [(own.text, own.files) for own in runner.rewinder.rewind_points()]
     assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
 
 

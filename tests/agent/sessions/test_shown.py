@@ -94,7 +94,7 @@ def test_command_stands_for_its_prompt_in_every_list_of_the_session(tmp_path: Pa
             pass
         checkpoints = conversation.checkpoints
         assert [change.text for change in await checkpoints.turn_changes()] == ["/init"]
-        assert [point.text for point in checkpoints.user_prompts()] == ["/init"]
+        assert [point.text for point in checkpoints.rewind_points()] == ["/init"]
         assert (await checkpoints.perform(await checkpoints.plan_undo())).prompt == "/init"
         await checkpoints.perform(await checkpoints.plan_redo())
 
