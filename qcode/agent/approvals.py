@@ -1,6 +1,6 @@
 """Approvals: how each call of a turn is judged, approved by the user if needed, and run in its sandbox.
 
-A call that the user edits is judged again (`draft_of`, `revised_arguments`). A diff of a secret file hides its old
+A call that the user edits is judged again. A diff of a secret file hides its old
 contents, and shows the text that the model adds.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.outcomes import UNAPPROVED
@@ -48,11 +47,10 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
 from qcode.text.clean import visible, visible_line, visible_lines, visible_rows
-from qcode.text.json import JsonObject, parse_object
-from qcode.text.pattern import lazy_pattern
+from qcode.text.json import JsonObject
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.shell import Shell
-from qcode.tools.tool import Preview
+from qcode.tools.tool import Preview, changes_input, draft_of, json_copy, revised_arguments
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -62,8 +60,8 @@ _MAX_SHOWN_NAME_CHARS = 80
 SHELL = Shell.spec.name
 _NO_PLAN_MODE = "Plan mode has already ended: the mode is {mode}. Continue the work."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
+_UNUSABLE_INPUT = "the input was changed, and the changed input cannot be used: {reason}"
 _UNUSED_EDIT = "Your edit was not used: {reason}. The question shows the call as before; edit it again to change it."
-_SUFFIX = lazy_pattern(r"\.\w{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +80,14 @@ class ResolvedCall:
     """A hook requires a decision of the user; a later change of mode must not settle the approval."""
     edited_arguments: JsonObject | None = None
     """The arguments from a hook; None if no hook changed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Revision:
+    """An edit of a call. An `Allow` lets the edited call run; after a `Revise` the user is asked again."""
+
+    approval: ToolApproval | RepeatedCall
+    decision: Allow | Revise
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:
@@ -116,7 +122,7 @@ class PendingCalls:
         self._permissions = permissions
         self._resolved_calls: dict[str, ResolvedCall] = {}  # this and the next two dictionaries are by call id
         self._open_approvals: dict[str, CallApproval] = {}
-        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # calls that the user edited, to be judged again
+        self._revisions: dict[str, _Revision] = {}  # calls that the user edited, to be judged again
         self._warnings: list[str] = []
         self._server_answers: dict[str, asyncio.Future[Decision]] = {}  # by the id of the question
         self._question_count = 0
@@ -148,7 +154,7 @@ class PendingCalls:
             return impossible
         call, arguments, toolbox, call_id = request.call, request.arguments, self._toolbox, request.call.call_id
         if call_id in self._revisions:
-            return await self._judge_revised(policy, *self._revisions.pop(call_id))
+            return await self._judge_revised(policy, self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
@@ -258,42 +264,58 @@ class PendingCalls:
             changes=_showable_changes(policy, preview.changes),
         )
 
-    async def _judge_revised(
-        self, policy: Policy, approval: ToolApproval, revise: Revise
-    ) -> ApprovalAnswered | CallApproval:
-        """Return a new approval for an edited call; if that call cannot run, warn and return the old approval.
+    async def _judge_revised(self, policy: Policy, revision: _Revision) -> ApprovalAnswered | CallApproval:
+        """Judge a call that the user edited.
 
-        The new approval is opened even if the rules would allow the call, so that the user sees the effect of the edit.
+        If `Revise` edited it, return a new approval, also for a call that the rules would allow, so that the user sees
+        the effect of the edit. If the edited call cannot run, warn and return the old approval. If `Allow` edited it,
+        let the edited call run, or deny it with the reason why it cannot.
         """
-        call_id, toolbox, original = approval.id, self._toolbox, self._resolved_calls[approval.id]
-        if is_planning(policy) and not toolbox.only_reads(original.name, original.arguments):
+        approval, decision, original = revision.approval, revision.decision, self._resolved_calls[revision.approval.id]
+        if is_planning(policy) and not self._toolbox.only_reads(original.name, original.arguments):
             self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
-            return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
-        name, hooks = original.name, self.hooks
+            return ApprovalAnswered(approval.id, is_allowed=False, reason=_PLAN_READS)
         try:
-            arguments = revise.arguments
-            if arguments is None:
-                arguments = revised_arguments(toolbox.spec(name), original.arguments, revise.text)
-            targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
-            verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), arguments)
-            if hooks is not None:
-                hook_verdict, _ = await hooks.run_pre_tool_use(call_id, name, arguments)
-                if hook_verdict is not None and hook_verdict.verdict == "deny":
-                    verdict = hook_verdict
-            preview = await toolbox.preview(name, arguments)
-            if verdict.verdict == "deny" or preview.refusal:
-                raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
+            revised = await self._open_revised(policy, revision, original)
         except ValueError as problem:
-            self._warnings.append(_UNUSED_EDIT.format(reason=visible_line(str(problem))))
-            self._open_approvals[call_id] = approval
+            reason = visible_line(str(problem))
+            if isinstance(decision, Allow):
+                return self._deny(approval, _UNUSABLE_INPUT.format(reason=reason))
+            self._warnings.append(_UNUSED_EDIT.format(reason=reason))
+            self._open_approvals[approval.id] = approval
             return approval
+        if not isinstance(decision, Allow):
+            return revised
+        del self._open_approvals[approval.id]
+        self._record_allowed(revised, _offered_scope(revised, decision.scope))
+        return self._allow(revised)
+
+    async def _open_revised(self, policy: Policy, revision: _Revision, original: ResolvedCall) -> ToolApproval:
+        """Open and return an approval of the edited call; raise `ValueError` with one line if it cannot run."""
+        approval, toolbox, name, hooks = revision.approval, self._toolbox, original.name, self.hooks
+        spec, decision = toolbox.spec(name), revision.decision
+        changed = decision.input if isinstance(decision, Allow) else decision.arguments
+        if changed is not None:
+            arguments = json_copy(changed)
+        else:
+            draft = decision.text if isinstance(decision, Revise) else ""
+            arguments = revised_arguments(spec, original.arguments, draft)
+        targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
+        verdict = await asyncio.to_thread(policy.judge, spec, arguments)
+        if hooks is not None:
+            hook_verdict, _ = await hooks.run_pre_tool_use(approval.id, name, arguments)
+            if hook_verdict is not None and hook_verdict.verdict == "deny":
+                verdict = hook_verdict
+        preview = await toolbox.preview(name, arguments)
+        if verdict.verdict == "deny" or preview.refusal:
+            raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
         resolved, preview = ResolvedCall(name, arguments, targets=targets), _masked_preview(policy, preview)
         call = replace(approval.call, arguments=json.dumps(arguments))
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
-        self._resolved_calls[call_id] = resolved
-        self._open_approvals[call_id] = revised = replace(revised, is_revised=True)
+        self._resolved_calls[approval.id] = resolved
+        self._open_approvals[approval.id] = revised = replace(revised, is_revised=True)
         return revised
 
     def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
@@ -316,11 +338,14 @@ class PendingCalls:
         if approval is None:
             return None
         match approval, decision:
+            case ((ToolApproval() | RepeatedCall()), Allow(input=changed)) if changes_input(approval.call, changed):
+                self._revisions[call_id] = _Revision(approval, decision)
+                return AskApproval(approval.call, {})
             case ToolApproval(), Allow(scope=scope):
                 self._record_allowed(approval, _offered_scope(approval, scope))
                 return self._allow(approval)
             case ToolApproval(draft=Draft()), Revise():
-                self._revisions[call_id] = (approval, decision)
+                self._revisions[call_id] = _Revision(approval, decision)
                 return AskApproval(approval.call, {})
             case RepeatedCall(), Allow():
                 self._permissions.record(approval.call, "allowed")
@@ -485,7 +510,7 @@ class PendingCalls:
 
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
-        for approval in (*self._open_approvals.values(), *(approval for approval, _ in self._revisions.values())):
+        for approval in (*self._open_approvals.values(), *(revision.approval for revision in self._revisions.values())):
             self._permissions.record(approval.call, "unanswered")
         self._resolved_calls.clear()
         self._revisions.clear()
@@ -511,30 +536,6 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
     if is_question:
         return Question(call, preview.question, detail, preview.choices)
     return ToolApproval(call, preview.question, detail)
-
-
-def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
-    """Return the part of a call that the user may edit: the text of one argument, or all arguments as JSON."""
-    text = arguments.get(spec.draft_argument) if spec.draft_argument else None
-    if not isinstance(text, str):
-        return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
-    if isinstance(spec.safety, CommandExecution):
-        return Draft(text, f"{spec.draft_argument}.sh")
-    path = arguments.get("path")
-    suffix = PurePath(path).suffix if isinstance(path, str) else ""
-    return Draft(text, spec.draft_argument + (suffix if _SUFFIX.fullmatch(suffix) else ".txt"))
-
-
-def revised_arguments(spec: ToolSpec, arguments: JsonObject, text: str) -> JsonObject:
-    """Return the arguments with their draft replaced by `text`; raise `ValueError` with one line if it is invalid."""
-    if not text.strip():
-        raise ValueError("the text is empty")
-    if spec.draft_argument and isinstance(arguments.get(spec.draft_argument), str):
-        return {**arguments, spec.draft_argument: text}
-    revised = parse_object(text)
-    if revised is None:
-        raise ValueError("it is not a JSON object")
-    return revised
 
 
 def _masked_preview(policy: Policy, preview: Preview) -> Preview:

@@ -275,6 +275,12 @@ class Allow:
     """Yes. A `scope` that the approval does not offer counts as `once`."""
 
     scope: Scope = "once"
+    input: JsonObject | None = None
+    """The arguments with which the call runs; None for those of the model.
+
+    The call is judged again with other arguments, and denied if they are invalid or if a rule denies it. Its result
+    tells the model which arguments were changed.
+    """
 
 
 @dataclass(frozen=True, slots=True)

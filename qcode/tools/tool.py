@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
-from qcode.protocol.approvals import Choice
-from qcode.protocol.messages import Message
-from qcode.protocol.tools import ChangedFile, FileAccess, Launch, Refused, SandboxUse, ToolOutcome, ToolSpec
-from qcode.text.json import JsonObject
+from qcode.protocol.approvals import Choice, Draft
+from qcode.protocol.messages import Message, ToolCall
+from qcode.protocol.tools import (
+    ChangedFile,
+    CommandExecution,
+    FileAccess,
+    Launch,
+    Refused,
+    SandboxUse,
+    ToolOutcome,
+    ToolSpec,
+)
+from qcode.text.json import JsonObject, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
 from qcode.values import ValueT, dataclass
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Jobs
+
+_SUFFIX = lazy_pattern(r"\.\w{1,10}")
 
 
 def _unconfined(argv: Sequence[str]) -> Launch:
@@ -135,3 +149,45 @@ async def run_blocking(work: Callable[[], ValueT], stop: Callable[[], None] | No
         if not task.cancelled():
             task.exception()  # marks it as retrieved, so that asyncio does not log it
         raise
+
+
+def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
+    """Return the part of a call that the user may edit: the text of one argument, or all arguments as JSON."""
+    text = arguments.get(spec.draft_argument) if spec.draft_argument else None
+    if not isinstance(text, str):
+        return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
+    if isinstance(spec.safety, CommandExecution):
+        return Draft(text, f"{spec.draft_argument}.sh")
+    path = arguments.get("path")
+    suffix = PurePath(path).suffix if isinstance(path, str) else ""
+    return Draft(text, spec.draft_argument + (suffix if _SUFFIX.fullmatch(suffix) else ".txt"))
+
+
+def revised_arguments(spec: ToolSpec, arguments: JsonObject, text: str) -> JsonObject:
+    """Return the arguments with their draft replaced by `text`; raise `ValueError` with one line if it is invalid."""
+    if not text.strip():
+        raise ValueError("the text is empty")
+    if spec.draft_argument and isinstance(arguments.get(spec.draft_argument), str):
+        return {**arguments, spec.draft_argument: text}
+    return _json_object(text)
+
+
+def changes_input(call: ToolCall, arguments: JsonObject | None) -> bool:
+    """Return whether `arguments` differ from those of the call; None stands for the arguments of the call."""
+    return arguments is not None and arguments != parse_object(call.arguments)
+
+
+def json_copy(arguments: JsonObject) -> JsonObject:
+    """Return a copy of arguments that a program made; raise `ValueError` with one line if they are not JSON."""
+    try:
+        text = json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    return _json_object(text)
+
+
+def _json_object(text: str) -> JsonObject:
+    arguments = parse_object(text)
+    if arguments is None:
+        raise ValueError("it is not a JSON object")
+    return arguments

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.approvals import draft_of, revised_arguments
 from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import Allow, Decision, Deny, Draft, Revise, ToolApproval
 from qcode.protocol.events import Notice, ToolFinished, ToolStarted, TurnEvent
@@ -20,6 +19,7 @@ from qcode.safety.rules import Rules
 from qcode.text.json import JsonObject
 from qcode.tools.files.notebooks import NotebookEdit
 from qcode.tools.shell import Shell
+from qcode.tools.tool import draft_of, revised_arguments
 from tests.agent.test_approvals import asked_in
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
@@ -114,6 +114,46 @@ def test_edit_that_is_denied_or_empty_leaves_the_call_unchanged(tmp_path: Path, 
     assert notice.text.startswith(why)
     assert "The question shows the call as before" in notice.text
     assert (it.work / "one").exists()
+    assert "edited" not in result_of(it)
+
+
+def test_allowed_call_with_other_arguments_runs_without_another_question(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH, TOUCH, text_reply("Done."))
+    asked, finished = asked_in(it, deciding(it, Allow("session", {"command": "touch two"}), Deny("enough")))
+    assert [item.detail for item in asked] == ["touch one", "touch one"]
+    assert [(item.state, item.is_revised) for item in finished] == [("done", True), ("denied", False)]
+    assert not (it.work / "one").exists()
+    assert (it.work / "two").exists()
+    told = [str(block) for message in it.conversation.messages for block in message.blocks]
+    assert any("It ran with:\\n- `command`: touch two" in text for text in told)
+    assert [rule.text for rule in it.conversation.permissions.rules()] == ["shell(touch two)"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"command": "rm -rf one"}, "the rule shell(rm *) denies it"),
+        ({"command": 7}, "command"),
+        ({}, "command"),
+        ({"command": Path("x")}, "it is not a JSON object"),
+        ({"command": "touch two", "timeout_s": float("nan")}, "it is not a JSON object"),
+    ],
+)
+def test_allowed_call_with_unusable_arguments_is_denied_with_the_reason(
+    tmp_path: Path, changed: Any, reason: str
+) -> None:
+    it = talk(tmp_path, TOUCH, text_reply("Done."), rules=Rules.of(deny=["shell(rm *)"]))
+    _, (finished,) = asked_in(it, deciding(it, Allow(input=changed)))
+    assert finished.state == "denied"
+    assert "the changed input cannot be used: " in result_of(it)
+    assert reason in result_of(it)
+    assert not (it.work / "one").exists()
+
+
+def test_allowed_call_with_the_same_arguments_counts_as_unchanged(tmp_path: Path) -> None:
+    it = talk(tmp_path, TOUCH, text_reply("Done."))
+    _, (finished,) = asked_in(it, deciding(it, Allow(input={"command": "touch one"})))
+    assert (finished.state, finished.is_revised) == ("done", False)
     assert "edited" not in result_of(it)
 
 

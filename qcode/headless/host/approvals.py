@@ -29,7 +29,6 @@ from qcode.protocol.approvals import (
     PlanApproval,
     Question,
     RepeatedCall,
-    Revise,
     Scope,
     ToolApproval,
 )
@@ -58,7 +57,6 @@ class HostApprovals:
         self._wire = wire
         self._permissions = permissions
         self._controls = controls
-        self._edited_allows: dict[str, Allow] = {}
 
     async def decide(self, approval: CallApproval) -> Decision:
         """Wait for the decision of the host, without a time limit, and return it."""
@@ -69,11 +67,6 @@ class HostApprovals:
             if isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted:
                 return Deny(f"{decision.message}{_UNTRUSTED}")
             return decision
-        if (allowed := self._edited_allows.pop(approval.id, None)) is not None:
-            # The changed input was judged. If it was invalid, this is the original call again.
-            if isinstance(approval, ToolApproval) and approval.is_revised:
-                return allowed
-            return Deny(_UNUSABLE.format(reason="see the notice before it"))
         fields = request_fields(approval, self._controls.names)
         size = len(str(fields["input"]))
         if size > MAX_LINE_CHARS // 2:
@@ -131,26 +124,25 @@ class HostApprovals:
             case RepeatedCall():
                 return Allow()
             case ToolApproval():
-                allow = Allow(self._scope(approval, updates))
-                revised = self._revision(approval.call, updated_input) if updated_input is not None else None
-                if isinstance(revised, Revise):
-                    self._edited_allows[approval.id] = allow
-                return revised or allow
+                scope = self._scope(approval, updates)
+                if updated_input is None:
+                    return Allow(scope)
+                try:
+                    return Allow(scope, self._changed_arguments(approval.call, updated_input))
+                except UntranslatableError as error:
+                    return Deny(_UNUSABLE.format(reason=error))
             case ImpossibleCall():
                 return Deny()
 
-    def _revision(self, call: ToolCall, updated_input: JsonObject) -> Revise | Deny | None:
-        """Return the host's edit of a call, a denial if it cannot be translated, None if nothing changed."""
+    def _changed_arguments(self, call: ToolCall, updated_input: JsonObject) -> JsonObject | None:
+        """Return the arguments of an edited call, None if the host changed nothing; may raise `UntranslatableError`."""
         names = self._controls.names
         if updated_input == names.input_of(call):
             return None
-        try:
-            name, arguments = from_claude(names.tool_name(call.name), updated_input)
-        except UntranslatableError as error:
-            return Deny(_UNUSABLE.format(reason=error))
+        name, arguments = from_claude(names.tool_name(call.name), updated_input)
         if name != call.name:
-            return Deny(_UNUSABLE.format(reason="it belongs to another tool"))
-        return Revise(arguments=arguments)
+            raise UntranslatableError("it belongs to another tool")
+        return arguments
 
     def _scope(self, approval: ToolApproval, updates: list[JsonObject]) -> Scope:
         """Apply the permission updates of the answer; return the scope of the approval."""
