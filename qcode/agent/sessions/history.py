@@ -363,6 +363,7 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
+        self.is_open = False  # a process has the session open, so the calls and the reply at the end may still run
         self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
         # The events of each compaction, by the key of the head after it: a message, and an index in its shown events.
         self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}

@@ -43,7 +43,10 @@ INTERRUPTED = (
     "again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
+STILL_RUNNING = "still running: the result of this call is not stored yet."
+NOT_STARTED = "not started: this call waits for an approval or for another call."
 LOST = "(A message of this conversation could not be loaded.)"
+_STILL_WRITTEN = "the last reply is still being written"
 _TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept"
 _OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again"
 UNFINISHED = "restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it"
@@ -83,13 +86,20 @@ class LoadedSession:
 
 
 def rebuild(
-    session_id: str, contents: SessionFileContent, notice: str, find_partial: Callable[[int], Message | None]
+    session_id: str,
+    contents: SessionFileContent,
+    notice: str,
+    find_partial: Callable[[int], Message | None],
+    *,
+    is_open: bool = False,
 ) -> LoadedSession:
     """Build the conversation from the records of a file, with `notice` and notices about skipped lines.
 
-    `find_partial` returns the unfinished reply with the given message number, None if there is none.
+    `find_partial` returns the unfinished reply with the given message number, None if there is none. See
+    `SessionHistory` for `is_open`.
     """
     reader = _SessionReader()
+    reader.history.is_open = is_open
     for record in contents.parsed():
         reader.add(record)
     return reader.finish(session_id, notice, find_partial(reader.history.next_number))
@@ -220,7 +230,8 @@ class _SessionReader:
             recovered = self.history.next_number
             # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", max_tokens=0, stop="killed", usage=Usage())
-            entry = HistoryEntry(partial, (killed,), KILLED_REPLY.text, numbers=(recovered,))
+            note = "This reply is still being written." if self.history.is_open else KILLED_REPLY.text
+            entry = HistoryEntry(partial, (killed,), note, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
         self.skipped_lines += loaded.misplaced_records
@@ -241,12 +252,15 @@ class _SessionReader:
         if notice:
             yield notice
         if is_recovered:
-            yield _TEXT_KEPT
+            yield _STILL_WRITTEN if self.history.is_open else _TEXT_KEPT
         if self.skipped_lines:
             yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced"
         if self.newer_records:
             yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode"
-        if unknown_outcomes:
+        if unknown_outcomes and self.history.is_open:
+            verb = "is" if unknown_outcomes == 1 else "are"
+            yield f"{count_text(unknown_outcomes, 'call')} {verb} still running"
+        elif unknown_outcomes:
             yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
         if self.history.unfinished is not None:
             yield UNFINISHED
@@ -283,7 +297,7 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
         stored = history.stored.get(number)
         if stored is not None:
             builder.add(stored)
-    builder.close_calls()
+    builder.close_calls(is_open=history.is_open)
     return LoadedMessages(tuple(builder.entries), builder.misplaced_records, builder.unknown_outcomes)
 
 
@@ -333,12 +347,16 @@ class _MessageBuilder:
         self.entries.append(stored.entry)
         self.open_calls, self.reply = stored.entry.message.calls, stored
 
-    def close_calls(self) -> None:
-        """Add a user message with results for the open calls, if there are any: no message follows that has them."""
-        if self.open_calls:
-            self.entries.append(HistoryEntry(self._with_results(Message("user", ())), is_filled_in=True))
+    def close_calls(self, *, is_open: bool = False) -> None:
+        """Add a user message with results for the open calls, if there are any: no message follows that has them.
 
-    def _with_results(self, message: Message) -> Message:
+        `is_open`: these calls are the last ones of a session that another process has open.
+        """
+        if self.open_calls:
+            message = self._with_results(Message("user", ()), is_open=is_open)
+            self.entries.append(HistoryEntry(message, is_filled_in=True))
+
+    def _with_results(self, message: Message, *, is_open: bool = False) -> Message:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
         received = [block for block in message.blocks if isinstance(block, ToolResult)]
@@ -349,24 +367,25 @@ class _MessageBuilder:
         results: list[ToolResult] = []
         for call in calls:
             index = next((index for index, result in enumerate(received) if result.call_id == call.call_id), None)
-            results.append(self._missing_result(call) if index is None else received.pop(index))
+            results.append(self._missing_result(call, is_open=is_open) if index is None else received.pop(index))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
         return Message("user", (*results, *(block for block in message.blocks if not isinstance(block, ToolResult))))
 
-    def _missing_result(self, call: ToolCall) -> ToolResult:
+    def _missing_result(self, call: ToolCall, *, is_open: bool) -> ToolResult:
         """Return the result of a call that no message answers: the recorded one, or a text for the model."""
         reply = self.reply
         recorded = reply.results.get(call.call_id) if reply is not None else None
         if recorded is not None:
             return recorded
         if reply is None or call.call_id not in reply.intents:
-            return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
+            return ToolResult(call.call_id, call.name, NOT_STARTED if is_open else NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
         agent_text = _begun_calls_text(reply.agent_work[call.call_id]) if call.call_id in reply.agent_work else ""
         arguments = reply.edited_arguments.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(arguments)}." if arguments is not None else ""
-        return ToolResult(call.call_id, call.name, INTERRUPTED + edited + agent_text, is_error=True)
+        status = STILL_RUNNING if is_open else INTERRUPTED
+        return ToolResult(call.call_id, call.name, status + edited + agent_text, is_error=True)
 
 
 def _begun_calls_text(work: AgentWork) -> str:

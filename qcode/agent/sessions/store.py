@@ -151,9 +151,10 @@ class SessionStore:
     def load(self, prefix: str) -> LoadedSession:
         """Load a session by id or unique prefix, even while another process writes to it. Read-only."""
         session_id = self.find(prefix)
+        is_open = self.holder(session_id) is not None  # before reading: a call may end, and with it the process
         contents = read_records(self._read(session_id))
         notice = "the last record of this session is incomplete and was skipped" if contents.incomplete_line else ""
-        return self._rebuild(session_id, contents, notice)
+        return self._rebuild(session_id, contents, notice, is_open=is_open)
 
     def model_of(self, prefix: str) -> str:
         """Return the last model of a session as `provider/model`, empty if it is unknown."""
@@ -262,13 +263,15 @@ class SessionStore:
     def _partial(self, session_id: str) -> Path:
         return _partial_file(self._path(session_id))
 
-    def _rebuild(self, session_id: str, contents: SessionFileContent, notice: str) -> LoadedSession:
+    def _rebuild(
+        self, session_id: str, contents: SessionFileContent, notice: str, *, is_open: bool = False
+    ) -> LoadedSession:
         from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
         from qcode.agent.sessions.partial import read_partial
 
         path = self._partial(session_id)
         with without_gc():  # a long session has 100,000 objects
-            return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
+            return rebuild(session_id, contents, notice, lambda number: read_partial(path, number), is_open=is_open)
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
         """Copy the contents of changed files. A content that cannot be copied cannot be restored in the copy."""

@@ -18,7 +18,7 @@ from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
-from qcode.agent.sessions.loader import NEVER_RUN, assemble
+from qcode.agent.sessions.loader import NEVER_RUN, NOT_STARTED, STILL_RUNNING, assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.protocol.events import DECLINED, TurnEnded
 from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolCall, ToolResult
@@ -345,9 +345,11 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
     result = replace(result, content=redrawn(result.content))
-    if display is None and result.content == NEVER_RUN:
-        state, _, reason = NEVER_RUN.rstrip(".").partition(": ")
+    if display is None and result.content in (NEVER_RUN, NOT_STARTED):
+        state, _, reason = result.content.rstrip(".").partition(": ")
         return CallView(call.name, argument, arguments, state, reason)
+    if display is None and result.content.startswith(STILL_RUNNING):
+        return CallView(call.name, argument, arguments, STILL_RUNNING.partition(":")[0])
     if display is None:
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)

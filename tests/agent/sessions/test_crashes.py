@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.sessions.loader import INTERRUPTED, LOST, NEVER_RUN
+from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns
+from qcode.agent.sessions.loader import INTERRUPTED, LOST, NEVER_RUN, NOT_STARTED, STILL_RUNNING
+from qcode.agent.sessions.turns import session_turns
 from qcode.protocol.messages import Message, Text, ToolResult, assistant, user
-from tests.agent.sessions.conversations import CALL, CONVERSATION, OTHER, PROMPT, begin, make_store, stored
+from tests.agent.sessions.conversations import CALL, CONVERSATION, MODEL, OTHER, PROMPT, begin, make_store, stored
 
 LAST = CONVERSATION[-1]
 
@@ -153,6 +155,30 @@ def test_running_call_loads_as_interrupted_and_a_waiting_one_as_never_run(tmp_pa
     resumed.close()
     assert store.load(session.session_id).messages == (*CONVERSATION[:2], results, LAST)
     assert store.load(session.session_id).notices == ()
+
+
+def test_call_of_an_open_session_loads_as_running_and_is_interrupted_only_after_the_end(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:2])
+    session.record_intent(CALL)
+    loaded = store.load(session.session_id)
+    assert [block.content for block in loaded.messages[-1].blocks if isinstance(block, ToolResult)] == [
+        STILL_RUNNING,
+        NOT_STARTED,
+    ]
+    assert loaded.notices == ("1 call is still running",)
+    export = export_turns(
+        session_turns(loaded.history, lambda name: None, str),
+        ExportHeading(session.session_id, "", MODEL),
+        ExportRequest("md"),
+    )
+    assert "`make` (still running)" in export
+    assert "(not started · this call waits for an approval or for another call)" in export
+    assert "interrupted" not in export
+    session.close()
+    assert store.load(session.session_id).notices == (
+        "1 call was interrupted: the outcome is unknown, nothing was run again",
+    )
 
 
 def test_written_result_survives_a_crash_during_the_next_call(tmp_path: Path) -> None:

@@ -298,7 +298,10 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     asyncio.run(write())
     partial_file = store.folder / f"{session.session_id}.partial"
     before = partial_file.read_bytes()
-    assert store.load(session.session_id).all_entries()[-1].message.text == "half an answ"
+    loaded = store.load(session.session_id)
+    assert loaded.all_entries()[-1].message.text == "half an answ"
+    assert loaded.notices == ("the last reply is still being written",)
+    assert loaded.entries[-1].note == "This reply is still being written."
     copy, _ = store.fork(session.session_id, cwd=tmp_path)
     copy.close()
     assert store.load(copy.session_id).messages[-1].text == "half an answ"
