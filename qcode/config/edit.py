@@ -105,7 +105,8 @@ def _without_sections(text: str, path: TomlPath) -> str:
         if header is not None:
             with contextlib.suppress(tomllib.TOMLDecodeError):
                 was_dropped, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
-                result += pending if was_dropped and not is_dropped else []
+                if was_dropped and not is_dropped:
+                    result += pending
                 pending = []
         if not is_dropped:
             result.append(line)
@@ -114,7 +115,7 @@ def _without_sections(text: str, path: TomlPath) -> str:
         else:
             pending = []
     remaining = "".join(result)
-    return f"{remaining.rstrip()}\n" if is_dropped and remaining.strip() else remaining
+    return f"{remaining.rstrip()}{_newline_of(text)}" if is_dropped and remaining.strip() else remaining
 
 
 def literal(value: object) -> str:
@@ -186,7 +187,7 @@ def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) 
     if not table:
         yield f"{pair}{newline}{newline if text.strip() else ''}{text}"
         return
-    if () in positions.section_ends:
+    if () in positions.section_ends:  # the keys above the first section
         yield _insert_below(text, positions.section_ends[()], f"{dotted(table)}.{pair}", newline)
     gap = ""
     if text.strip():
@@ -197,7 +198,8 @@ def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) 
 def _insert_below(text: str, position: int, line: str, newline: str) -> str:
     """Insert a line below the line that contains `position`, with the same indentation."""
     line_start, line_end = text.rfind("\n", 0, position) + 1, text.find("\n", position)
-    indent = text[line_start : len(text) - len(text[line_start:].lstrip(" \t"))]
+    rest = text[line_start:]
+    indent = rest[: len(rest) - len(rest.lstrip(" \t"))]
     if line_end < 0:
         return f"{text}{newline}{indent}{line}{newline}"
     return f"{text[: line_end + 1]}{indent}{line}{newline}{text[line_end + 1 :]}"

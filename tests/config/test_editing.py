@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcode.config.edit import change, is_changeable, read_typed, with_items, with_value, without_value
+from qcode.config.edit import change, is_changeable, read_typed, with_items, with_value, without_table, without_value
 from qcode.config.schema import KEYS, find_key
 from qcode.protocol.errors import ConfigError
 from tests.fakes.examples import share
@@ -203,3 +203,9 @@ def test_item_is_added_to_a_list_and_comments_stay(text: str, expected: str) -> 
 def test_item_is_not_added_to_another_kind_of_value(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=f"permissions.deny cannot be set: {reason}"):
         with_items(text, ("permissions", "deny"), ["a"])
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_removed_last_table_leaves_the_line_ends_of_the_file(newline: str) -> None:
+    lines = ["a = 1", "", "[ui]", "bell = true", ""]
+    assert without_table(newline.join(lines), ("ui",)) == f"a = 1{newline}"
