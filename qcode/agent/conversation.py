@@ -100,7 +100,7 @@ class Conversation:
         self.effort = context.options.reasoning_effort  # from the next turn on; None: the model's default
         self.background = BackgroundCalls(toolbox)
         self._context, self._clients = context, clients
-        self.client = self._turn_client = client  # the model in use, and that of the last turn
+        self.client = self._turn_client = client  # the model in use, and that of the running or last turn
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
         self._toolbox = toolbox
         self._store = store
@@ -240,9 +240,9 @@ class Conversation:
         """Run one turn. `opening_events` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        self._turn_options, self._opening_events, self._turn_client = options, [*opening_events], self.client
-        self._turn_count, self._is_prompt_next = self._turn_count + 1, isinstance(first, UserSubmitted)
         hooks, client, small = self.hooks, self.client, self._clients.small()  # the small model may write summaries
+        self._turn_options, self._opening_events, self._turn_client = options, [*opening_events], client
+        self._turn_count, self._is_prompt_next = self._turn_count + 1, isinstance(first, UserSubmitted)
         settings = self._turn_settings(small, options)
         turn = Turn(settings, client.known_model(), self.transcript.messages, self._counter, number=self._turn_count)
         self._last_turn = self.turn = turn
@@ -253,8 +253,8 @@ class Conversation:
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
-        await self._checkpoints.wait_until_recorded()
         try:
+            await self._checkpoints.wait_until_recorded()
             self.attachments.problems += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
@@ -532,7 +532,7 @@ class Conversation:
         self._client_after_turn = self._client_after_turn or self.client
         self._use_client(client)
         self._turn_client, self._subagents = client, None
-        await self._sizing.ask(client)
+        await self._sizing.ask_window(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed_provider
 
@@ -562,7 +562,7 @@ class Conversation:
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find the context window, the tools and the prompt size for the first request of a turn; return warnings."""
         sizing, client = self._sizing, self.client
-        warning = await sizing.ask(client)
+        warning = await sizing.ask_window(client)
         await sizing.wait_for(self._toolbox.wait_for_servers())
         turn.settings = settings = replace(turn.settings, tools=self.tools)
         turn.model = model = client.known_model()

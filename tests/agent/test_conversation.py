@@ -496,3 +496,26 @@ def test_model_for_one_turn_is_reset_and_an_invalid_one_ends_the_turn(tmp_path: 
         await it.play("still works")
 
     asyncio.run(play())
+
+
+def test_conversation_is_free_after_a_turn_that_was_cancelled_before_its_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = talk(tmp_path, text_reply("hi"))
+
+    async def play() -> list[TurnEvent]:
+        is_waiting = asyncio.Event()
+
+        async def wait_forever() -> None:
+            is_waiting.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(it.conversation.checkpoints, "wait_until_recorded", wait_forever)
+            beginning = asyncio.ensure_future(anext(it.conversation.submit("one")))
+            await is_waiting.wait()
+            beginning.cancel()
+            await asyncio.wait([beginning])
+        return [event async for event in it.conversation.submit("two")]
+
+    assert ended(asyncio.run(play())).text == "hi"

@@ -392,7 +392,7 @@ class ContextSizing:
         for task in self._tasks:
             task.cancel()
 
-    async def ask(self, client: ModelClient) -> str:
+    async def ask_window(self, client: ModelClient) -> str:
         """Ask the local server for an unknown window; return a warning if it is small, otherwise an empty string."""
         if client.window is not None or client.window_query is None or client.window_query.is_settled:
             return ""
