@@ -68,7 +68,7 @@ class PartialReply:
         self._timer: asyncio.TimerHandle | None = None
         self._kind: TextKind = "text"
         self._block: int | None = None
-        self._text_block: int | None = None
+        self._text_block: int | None = None  # `_block`, but None for reasoning
         # The open segment; sizes are in characters.
         self._segment: list[str] = []  # the texts, joined at each flush
         self._index = 0  # the index of the segment in the file
@@ -324,7 +324,7 @@ def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None
             live = _ShownText()
         elif "restored" in record:
             live, superseded = _ShownText(), _ShownText()
-            # The indexes and blocks that follow are not negative.
+            # Negative numbers, because the segments and blocks that follow count from 0.
             live.segments[-2] = _Segment("reasoning", -2, str_field(record, "reasoning"))
             live.segments[-1] = _Segment("text", -1, str_field(record, "restored"))
         else:

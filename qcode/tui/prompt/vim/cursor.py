@@ -89,8 +89,11 @@ class MovingCursor:
         if name in ("$", "_") and count == 1:
             start: int | None = line_start(text, index)
         else:
-            # Without a count, `$` and `_` stay in the line. `-` and `k` go up.
-            steps = {"$": count - 1, "_": count - 1, "+": count, "j": count}.get(name, -count)
+            steps = -count  # `-` and `k` go up
+            if name in ("$", "_"):
+                steps = count - 1  # `2$` is in the next line
+            elif name in ("+", "j"):
+                steps = count
             start = motions.lines_below(text, index, steps)
         if start is None:
             return None
@@ -103,8 +106,8 @@ class MovingCursor:
 
     def _at_wanted_column(self, start: int) -> int:
         if self.wanted_column is None:
-            self.wanted_column = motions.column_at(self.text, self.cursor, self._width)
-        return motions.at_column(self.text, start, self.wanted_column, self._width, is_visual=self.is_visual)
+            self.wanted_column = motions.column_of(self.text, self.cursor, self._width)
+        return motions.index_at_column(self.text, start, self.wanted_column, self._width, is_visual=self.is_visual)
 
     def _word_motion(self, command: VimCommand, count: int) -> Motion | None:
         text, index, name = self.text, self.cursor, command.name
@@ -120,9 +123,9 @@ class MovingCursor:
             return Motion(end, is_inclusive=is_end)
         # `cw` on a word acts as `ce`; at the end of the word it changes only the last letter.
         is_change = command.operator == "c" and name in ("w", "W")
-        is_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
-        if name in ("e", "E") or is_ce:
-            end, _ = motions.word_end(text, index, count, is_big=is_big, may_stay=is_ce)
+        acts_as_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
+        if name in ("e", "E") or acts_as_ce:
+            end, _ = motions.word_end(text, index, count, is_big=is_big, may_stay=acts_as_ce)
             is_inclusive = True
         else:
             end, _ = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))

@@ -86,13 +86,13 @@ END_OF_LINE = 1 << 30
 """The wanted column after `$`: the end of every line."""
 
 
-def column_at(text: str, index: int, width: Width) -> int:
+def column_of(text: str, index: int, width: Width) -> int:
     """Return the number of cells before `index` in its line."""
     before = text[line_start(text, index) : index]
     return len(before) if before.isascii() and before.isprintable() else sum(map(width, before))
 
 
-def at_column(text: str, start: int, column: int, width: Width, *, is_visual: bool) -> int:
+def index_at_column(text: str, start: int, column: int, width: Width, *, is_visual: bool) -> int:
     """Return the position at cell `column` of the line that starts at `start`; the last position of a shorter line."""
     end = line_end(text, start)
     index, cells = start, 0
