@@ -474,8 +474,13 @@ class EditorSession:
             if client is not None:
                 self.agent.conversation.set_model(client)
         finally:
-            connecting.add_done_callback(self._model_connections.discard)
+            connecting.add_done_callback(self._forget_connection)
         return self._send_changed_settings
+
+    def _forget_connection(self, connecting: asyncio.Future[ModelClient | None]) -> None:
+        self._model_connections.discard(connecting)
+        if not connecting.cancelled():
+            connecting.exception()  # marks the error as retrieved if the client cancelled its request before
 
     def _session_cost(self) -> Decimal | None:
         """Return the cost of the session so far in US dollars, None if a part of it is unknown."""

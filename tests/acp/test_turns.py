@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -413,3 +414,26 @@ def test_prompt_after_a_slow_change_of_the_model_uses_the_new_one(
         assert editor.server is not None
         assert [request.body["model"] for request in editor.server.requests] == ["other"]
     assert "sessions" in listed
+
+
+def test_failure_of_a_cancelled_change_of_the_model_is_not_reported_as_unhandled(
+    connect: Connect, work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, may_fail = Event(), Event()
+
+    def fail(agent: Agent, name: str) -> ModelClient:
+        begun.set()
+        assert may_fail.wait(10)
+        raise ValueError("the keyring is locked")
+
+    monkeypatch.setattr(Agent, "connect_model", fail)
+    with connect([Turn(text="Hi.")]) as editor:
+        session_id = editor.open(work)
+        change = editor.start("session/set_model", sessionId=session_id, modelId="openai/other")
+        assert begun.wait(10)
+        editor.notify("$/cancel_request", requestId=change)
+        assert editor.answer(change)["error"]["message"] == "the request was cancelled"
+        may_fail.set()
+        assert editor.prompt(session_id, "hi")["stopReason"] == "end_turn"  # waits for the end of the change
+    gc.collect()
+    assert "never retrieved" not in caplog.text
