@@ -125,7 +125,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         await run.until(lambda: isinstance(run.app.screen, JobsScreen))
         await run.until(lambda: "begun" in run.screen)
         assert "running 2 min" in run.screen
-        assert "Enter show output  ·  Esc close  ·  Ctrl+X stop  ·  Ctrl+S attach to prompt" in run.screen
+        assert "Enter show output  ·  Esc close  ·  Ctrl+X stop  ·  Ctrl+S attach to message" in run.screen
         first.add_output(b"\x1b[31mmore\x1b[0m \x07output")
         await run.until(lambda: "more output" in run.screen)
         await pressed(run, "ctrl+x")
@@ -133,7 +133,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         assert first.state == "stopped"
         await pressed(run, "ctrl+x")
         await run.until(lambda: "Job 1 has already ended (stopped)." in run.screen)
-        assert "Esc close  ·  Ctrl+S attach to prompt" in run.screen, "the job has ended"
+        assert "Esc close  ·  Ctrl+S attach to message" in run.screen, "the job has ended"
         await pressed(run, "escape")
         assert "Job 1" not in run.text, "the list has shown it"
 

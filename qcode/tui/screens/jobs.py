@@ -31,7 +31,7 @@ _PREVIEW_ROWS = 6
 _MIN_HEIGHT = 14
 """A screen with fewer rows does not show the output of the highlighted job."""
 
-_STOP, _SEND = ("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt")
+_STOP, _SEND = ("Ctrl+X", "stop"), ("Ctrl+S", "attach to message")
 _BINDINGS: list[BindingType] = [
     Binding("ctrl+x", "stop", "Stop", priority=True, show=False),
     Binding("ctrl+s", "send", "Attach to the next message", priority=True, show=False),
