@@ -13,6 +13,7 @@ from typing import Any, NoReturn, get_args
 from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat, split_rules
 from qcode.cli.flags import FLAGS, REFUSED_FLAGS, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
+from qcode.protocol.model import effort_of_budget
 from qcode.text.numbers import seconds_of, whole_number
 
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
@@ -272,8 +273,6 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _NEVER_ASKS = "dontAsk"
-_MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
-"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
 
 
 def _normalize(values: dict[str, Any]) -> dict[str, Any]:
@@ -295,9 +294,7 @@ def _effort(values: Mapping[str, Any]) -> str:
         return "none"
     if budget is None or "reasoning_effort" in values:
         return ""
-    if budget <= _MAX_LOW:
-        return "low"
-    return "medium" if budget <= _MAX_MEDIUM else "high"
+    return effort_of_budget(budget)
 
 
 _TEXT_FLAGS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)

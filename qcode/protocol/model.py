@@ -12,8 +12,19 @@ from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
+_MAX_LOW_TOKENS, _MAX_MEDIUM_TOKENS = 4_096, 16_384
+"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
 DEFAULT_MODEL_ALIASES = ("", "default", "inherit")
 """Names that stand for the model selected by the configuration, in flags and in Claude Code's files."""
+
+
+def effort_of_budget(thinking_tokens: int) -> Effort:
+    """Return the effort for the maximum number of thinking tokens, which Claude Code's flag and hosts set instead."""
+    if thinking_tokens == 0:
+        return "none"
+    if thinking_tokens <= _MAX_LOW_TOKENS:
+        return "low"
+    return "medium" if thinking_tokens <= _MAX_MEDIUM_TOKENS else "high"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from qcode.headless.host.wire import HostWire
 from qcode.headless.lines import line_id
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice
-from qcode.protocol.model import Effort
+from qcode.protocol.model import Effort, effort_of_budget
 from qcode.text.clean import shown_line
 from qcode.text.json import Json, JsonObject
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.mcp.spec import Connect, ServerStatus
 
-LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
-"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
 _STATES = {
     "ready": "connected",
     "failed": "failed",
@@ -111,11 +109,7 @@ def effort_of(tokens: Json) -> Effort | None:
         case None:
             return None
         case int() if not isinstance(tokens, bool) and tokens >= 0:
-            if tokens == 0:
-                return "none"
-            if tokens <= LOW_THINKING:
-                return "low"
-            return "medium" if tokens <= MEDIUM_THINKING else "high"
+            return effort_of_budget(tokens)
         case _:
             raise ValueError("max_thinking_tokens must be a number or null")
 
