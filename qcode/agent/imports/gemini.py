@@ -70,7 +70,7 @@ def _rewind(messages: dict[str, JsonObject], target_id: str, builder: Transcript
     """Remove the message `target_id` and all messages after it; remove all messages if there is no such message."""
     ids = list(messages)
     removed = ids[ids.index(target_id) :] if target_id in messages else ids
-    builder.left_out["messages of turns that were taken back"] += len(removed)
+    builder.left_out["messages of turns that were rewound"] += len(removed)
     for message_id in removed:
         del messages[message_id]
 

@@ -141,7 +141,7 @@ class TranscriptBuilder:
         starts = [index for index, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_typed]
         if turns > 0 and starts:
             index = starts[-min(turns, len(starts))]
-            self.left_out["messages of turns that were taken back"] += len(self._events) - index
+            self.left_out["messages of turns that were rewound"] += len(self._events) - index
             del self._events[index:]
 
     def session(self, program: str, session_id: str, *, cwd: str, title: str, created: str) -> ImportedSession:

@@ -226,7 +226,7 @@ def test_codex_rolled_back_turns_are_left_out(tmp_path: Path) -> None:
     ]
     session = read(tmp_path, records)
     assert said(session)[-1] == LAST
-    assert session.left_out["messages of turns that were taken back"] == 2
+    assert session.left_out["messages of turns that were rewound"] == 2
 
 
 def test_codex_compaction_uses_the_replacement_history(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_gemini_later_record_replaces_the_one_with_its_id(tmp_path: Path) -> Non
 def test_gemini_rewind_removes_messages(tmp_path: Path) -> None:
     session = read(tmp_path, [*gemini_records(), {"$rewindTo": "e"}])
     assert said(session)[-1] == ANSWER
-    assert session.left_out["messages of turns that were taken back"] == 2
+    assert session.left_out["messages of turns that were rewound"] == 2
 
 
 def test_gemini_result_in_two_places_is_one_result(tmp_path: Path) -> None:
