@@ -377,6 +377,9 @@ def test_draft_row_shows_the_text_around_its_cursor() -> None:
     assert shown("two words ", 10) == "two words "
     assert shown(text, len(text)) == f"…{text[-28:]}"
     assert shown(text, 0) == f"▏{text[:27]}…"
+    # A wide character has two cells, and the row still fits.
+    assert shown("你" * 40, 40) == f"…{'你' * 13}"
+    assert shown("你" * 40, 0) == f"▏{'你' * 13}…"
     middle = shown(text, 60)
     assert (middle[0], middle[-1], len(middle)) == ("…", "…", 29)
     assert "19.▏20." in middle

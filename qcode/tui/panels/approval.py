@@ -477,7 +477,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def _is_typing(self) -> bool:
         """Whether keys are text of the draft now."""
-        return self._typed.is_in_burst or (self._typed.is_writing and not self.is_writing_text)
+        return self._typed.is_being_typed or (self._typed.is_writing and not self.is_writing_text)
 
     @property
     def _takes_typed_answer(self) -> bool:

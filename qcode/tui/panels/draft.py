@@ -1,21 +1,25 @@
 """The text that a user types while a question is open, and whether the next key continues it or answers.
 
 A user who is typing when a question opens must not answer it by accident. Keys in the first `GUARD_SECONDS` go to the
-draft in the prompt, which the panel shows. So do keys that follow each other within this time (a burst). After a pause,
+draft in the prompt, which the panel shows. So does each key that follows another one within this time. After a pause,
 keys answer. An editing key, a paste, a key that selects no choice, or two quick characters start typing. From then on
 every key is text, until an arrow key.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
 
 from qcode.text.clean import LINE_BREAK, show_hidden
 from qcode.text.sentences import capitalized
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
-from qcode.tui.transcript.line import Span, style_of
+from qcode.tui.transcript.line import Span, clusters, style_of
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ GUARD_SECONDS = 0.3
 HOLD_SECONDS = 0.3
 """The time after which the letter or number of a choice answers, if no other key follows."""
 BURST_SECONDS = 0.02
-"""An Enter within this time after a held key was not pressed by a user: both belong to a pasted text."""
+"""Keys that follow each other within this time are a burst: a pasted text, which no user can type so fast."""
 _MIN_DRAFT_CELLS = 20
 """The minimum width of the draft; if less is free, its label and its hint are shortened."""
 _CURSOR = "▏"
@@ -51,10 +55,7 @@ class HeldKey:
     """The index of the choice that was highlighted before the key."""
 
     def is_in_burst_with(self, event: events.Key) -> bool:
-        """Return whether a key came too soon after this one for a user.
-
-        Both are then part of a paste that the terminal sent as keys, such as `y` and a line break.
-        """
+        """Return whether a key is in the same burst: a paste that the terminal sent as keys, such as `y` and Enter."""
         return event.time - self.time < BURST_SECONDS
 
 
@@ -74,7 +75,7 @@ class HeldKeys:
         return self._held is not None
 
     def hold(self, event: events.Key, option: Option, index_before: int) -> None:
-        """Hold a key; choose `option` at once if the pause is 0."""
+        """Hold a key; choose `option` at once if the pause is 0, as in tests."""
         self._held = HeldKey(event.key, event.time, option, index_before)
         if pause := BURST_SECONDS if event.key == "enter" else HOLD_SECONDS:
             self._timer = self._set_timer(pause, self._choose_held)
@@ -112,7 +113,7 @@ class TypedDraft:
         self._guarded_until = 0.0
         self._initial_text = ""  # the draft before its first change; if it is restored, the draft is unchanged again
         self._kept_text = ""  # the text typed before the question or under the guard; it does not belong to an answer
-        self._pending_breaks = 0  # the Enter keys of the current burst: line breaks if pasted text follows them
+        self._pending_breaks = 0  # the latest Enter keys: line breaks if more text follows them without a pause
         self.is_changed = False
         """The draft was changed since the question opened. Enter must not answer then."""
         self.is_writing = False
@@ -127,8 +128,8 @@ class TypedDraft:
         return self._clock() < self._guarded_until
 
     @property
-    def is_in_burst(self) -> bool:
-        """Whether the next key continues a burst that has changed the draft."""
+    def is_being_typed(self) -> bool:
+        """Whether the draft has just been changed, so that the next key continues it."""
         return self.is_changed and self.is_guarded
 
     def open(self) -> None:
@@ -163,10 +164,10 @@ class TypedDraft:
     def type_key(self, event: events.Key, *, is_early: bool) -> None:
         """Type a key into the prompt. `is_early`: the key came too early to be an answer.
 
-        An Enter between the keys of one burst is a line break of a pasted text.
+        An Enter between keys without a pause is a line break of a pasted text.
         """
-        breaks = self._pending_breaks if self.is_in_burst else 0
-        self._pending_breaks = breaks + 1 if event.key == "enter" and self.is_in_burst else 0
+        breaks = self._pending_breaks if self.is_being_typed else 0
+        self._pending_breaks = breaks + 1 if event.key == "enter" and self.is_being_typed else 0
         is_writing = self.is_writing or not is_early
         if not self.is_writing:
             self._kept_text = self._prompt.text
@@ -210,7 +211,6 @@ class TypedDraft:
         if not self.is_changed:
             # An edit of text from before the question counts as a change, unless it empties the prompt.
             self._initial_text = ""
-
         if action is None:
             self._prompt.insert("\n")
         else:
@@ -264,14 +264,19 @@ def draft_spans(
     return (label, style_of("dim")), (shown, style_of()), (hint, style_of("dim"))
 
 
-def _text_around_cursor(text: str, cursor: int, max_length: int) -> str:
-    """Return a draft in one line of at most `max_length` characters around its cursor: `say hel▏o` for `say helo`."""
+def _text_around_cursor(text: str, cursor: int, width: int) -> str:
+    """Return a draft in one line of at most `width` cells around its cursor: `say hel▏o` for `say helo`."""
     before, after = (
         show_hidden(part.replace("\n", LINE_BREAK).replace("\t", " ")) for part in (text[:cursor], text[cursor:])
     )
-    line = f"{before}{_CURSOR}{after}" if after else before
-    start = len(before) - max_length // 2 if after else len(line)
-    start = max(0, min(start, len(line) - max_length))
-    shown = line[start : start + max_length]
-    shown = f"…{shown[1:]}" if start else shown
-    return f"{shown[:-1]}…" if start + max_length < len(line) else shown
+    parts = list(clusters(f"{before}{_CURSOR}{after}" if after else before))
+    offsets = [0, *accumulate(map(cell_len, parts))]  # the cells before each part, and of all
+    first_cell = cell_len(before) - width // 2 if after else offsets[-1]
+    start = bisect_left(offsets, max(0, min(first_cell, offsets[-1] - width)))
+    end = bisect_right(offsets, offsets[start] + width) - 1
+    shown = parts[start:end]
+    if start:
+        shown[0] = "…"
+    if end < len(parts):
+        shown[-1] = "…"
+    return "".join(shown)
