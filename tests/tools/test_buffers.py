@@ -65,6 +65,14 @@ def test_unsaved_text_is_read_and_named(file: Path) -> None:
     assert "unsaved changes" in content
 
 
+def test_unsaved_notebook_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.ipynb"
+    file.write_text('{"nbformat": 4, "cells": []}\n')
+    text = '{"nbformat": 4, "cells": [{"cell_type": "raw", "source": "three"}]}\n'
+    outcome = run(Read(), workspace(file, Buffer(text)), path=file.name)
+    assert outcome.content == "[cell 1: raw]\nthree\n[these are unsaved changes in the user's editor]"
+
+
 @pytest.mark.parametrize("text", ["one\ntwo\n", "one\r\ntwo\r\n", "one\rtwo\r", None, ""])
 def test_file_is_read_from_disk_if_the_buffer_is_saved_or_does_not_answer(text: str | None, file: Path) -> None:
     content = read(workspace(file, Buffer(text)))

@@ -102,7 +102,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) ->
     if location.path.suffix == ".ipynb":
         notebook = notebooks.parse_notebook(displayed.document.text)
         if notebook is not None:
-            return _cells_outcome(notebook, first, limit, location)
+            return _cells_outcome(notebook, first, limit, location, notes)
         notes.append("[not a notebook of format 4, so it is shown as text]")
     return _text_outcome(displayed.document.text, first, limit, location, notes)
 
@@ -155,7 +155,9 @@ def _read_part(location: WorkspacePath, first: int, limit: int, workspace: Works
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
 
-def _cells_outcome(notebook: JsonObject, first: int, limit: int, location: WorkspacePath) -> ToolOutcome:
+def _cells_outcome(
+    notebook: JsonObject, first: int, limit: int, location: WorkspacePath, notes: list[str]
+) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
         return ToolOutcome(f"[{location.label} has no cells]", summary="no cells")
@@ -165,8 +167,8 @@ def _cells_outcome(notebook: JsonObject, first: int, limit: int, location: Works
     last = first + count - 1
     if first > 1 or last < len(cells):
         hint = f"; continue with offset {last + 1}" if last < len(cells) else ""
-        content += f"\n[cells {first}-{last} of {len(cells)}{hint}]"
-    return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
+        notes = [f"[cells {first}-{last} of {len(cells)}{hint}]", *notes]
+    return ToolOutcome("\n".join([content, *notes]), summary=count_text(count, "cell"), images=images)
 
 
 def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
@@ -178,7 +180,7 @@ def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
     from qcode.text.match import MIN_ALIKE, did_you_mean, likeness, similar
 
     stem = location.path.stem.lower()
-    # Without the suffix, which files of a folder share: `hello.py` is not `shop.py`.
+    # Compared without suffix: `hello.py` and `shop.py` are similar only because both end with `.py`.
     close = [
         name for name in similar(location.path.name, names) if likeness(stem, Path(name).stem.lower()) >= MIN_ALIKE
     ]
@@ -213,6 +215,7 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperPro
     first, last = pages
     arguments = [str(Path(module.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, MAX_EXTRACTION_S)
+    # The docstring of the program describes its output: the number of pages, then one list for each page.
     messages = [json.loads(line) for line in printed.lines]
     if not messages:
         raise Refused(f"cannot read the PDF {label}: {printed.failure}")
