@@ -33,7 +33,7 @@ BOUNDED = {
     "qcode.providers.demo.scene._FENCED": "searched in the first 20,000 characters of a prompt without tools",
     "qcode.providers.text_calls.forms._PARTIAL_FENCE": "searched in the last characters of a text",
     "qcode.safety.redaction._PARTIAL_SECRET": "searched in the last 2,000 characters of a text",
-    "qcode.safety.shell.languages._JQ_STRING_END": "matched at one place of a command of limited length",
+    "qcode.safety.shell.languages._JQ_STRING_REST": "matched at one place of a command of limited length",
     "qcode.tui.prompt.labels._IMAGE_PATH": "searched in pasted text of limited length",
 }
 

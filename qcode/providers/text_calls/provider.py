@@ -76,7 +76,7 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
         system="\n\n".join(part for part in (request.system, tool_text) if part),
         messages=as_text_history(request.messages),
         tools=(),
-        allows_calls=True,
+        allows_calls=True,  # the provider gets no tools whose calls it could forbid
     )
 
 
@@ -117,7 +117,7 @@ class CallEvents:
         self._tag = tag
         self._cap = cap
         self._is_recognized = False
-        """The calls were found in the reply of a model with native calls, which was not told to write them as text."""
+        """The model has native calls and was not told to write them as text; set by the subclass in `tail`."""
         self._response_id = ""
         self._output_tokens: int | None = None
         """The reported number of output tokens."""
@@ -280,10 +280,10 @@ def as_text_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def _as_text(message: Message) -> Message:
     if not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
         return message
-    return _assistant(message) if message.role == "assistant" else _user(message)
+    return _assistant_text(message) if message.role == "assistant" else _user_text(message)
 
 
-def _assistant(message: Message) -> Message:
+def _assistant_text(message: Message) -> Message:
     blocks: list[Block] = [block for block in message.blocks if isinstance(block, Reasoning)]
     texts: list[str] = []
     for block in message.blocks:
@@ -294,7 +294,7 @@ def _assistant(message: Message) -> Message:
     return Message("assistant", (*blocks, Text("\n".join(texts))))
 
 
-def _user(message: Message) -> Message:
+def _user_text(message: Message) -> Message:
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     images: list[Image] = [image for result in results for image in result.images]
     others = [block for block in message.blocks if not isinstance(block, ToolResult)]

@@ -22,7 +22,7 @@ from qcode.safety.shell.characters import foreign_characters, foreign_host
 from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, ReadJudge
 from qcode.safety.shell.flow import Feature, Flow, FlowPart, Folders, cd_target, flow_of
 from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_refusal, secrets_refusal
-from qcode.safety.shell.languages import Roles, script_refusal, test_roles
+from qcode.safety.shell.languages import Roles, roles_of_test, script_refusal
 from qcode.safety.shell.parser import read_script
 from qcode.safety.shell.table import ProgramSpec, Role, git_commands, programs, read_arguments
 from qcode.safety.verdict import SHELL_READS, SandboxSupport, Verdict
@@ -291,7 +291,7 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
                 f"this form of {program.name} needs a sandbox to run without asking, and none works here"
             )
     if program.name in ("test", "["):
-        roles = test_roles(name, arguments.by_role("test"))
+        roles = roles_of_test(name, arguments.by_role("test"))
         if isinstance(roles, str):
             raise NeedsApproval(roles)
         return roles

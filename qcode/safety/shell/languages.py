@@ -13,7 +13,8 @@ from qcode.safety.shell.ast import SAFE_VARIABLES, Word
 from qcode.safety.shell.table import ParsedArguments, Role
 
 # Every repetition is possessive (`++`), because backtracking would take exponential time: for `; ; ;…`, a pattern would
-# try all ways to divide the blanks between two repetitions. No part can begin with a character of the part before it.
+# try all ways to divide the blanks between two repetitions. Each script still matches, because no part can begin with a
+# character that the repetition before it consumes. `{mark}` stands for the delimiter: the `/` of `/a/` and `s/a/b/`.
 _SED_CLASS = r"\[(?:\[:[a-z]++:\]|[^{mark}\]\\\n\[])++\]"
 _SED_ADDRESS = rf"(?:\d++(?:~\d++)?+|\$|/(?:[^/\\\n\[\]]|\\[^\n]|{_SED_CLASS.replace('{mark}', '/')})++/I?+)"
 _SED_RANGE = rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d++))?+!?+)?+"
@@ -52,10 +53,10 @@ _AWK_REFUSED = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
 
 # The characters of a jq filter outside strings.
 _JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
-# A string up to its end or up to an expression in it, a parenthesis, or other text.
-_JQ_PARTS = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
-# The end of a string after an expression in it.
-_JQ_STRING_END = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
+# A string up to its end (`"`) or up to an expression in it (`\(`), a parenthesis, or other text.
+_JQ_PARTS = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<stop>"|\\\()|[()]|[^"()]+')
+# The rest of a string after an expression in it, up to its end or the next expression.
+_JQ_STRING_REST = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<stop>"|\\\()')
 _PARENTHESES, _BRACES = {"(": 1, ")": -1}, {"{": 1, "}": -1}
 """The change of the depth at each bracket."""
 # Names that read more than the input.
@@ -66,7 +67,7 @@ _JQ_OUTSIDE_NAMES = re.compile(
 
 
 def is_reading_sed(script: str) -> bool:
-    """Return whether a GNU sed script only selects, deletes and substitutes lines of its output."""
+    """Return whether a GNU sed script only selects, deletes and changes the lines that it prints."""
     return len(script) < 2_000 and _SED.fullmatch(script) is not None
 
 
@@ -107,15 +108,15 @@ def _jq_code(script: str) -> str | None:
     while position < len(script):
         ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
         # The string around an expression continues after the parenthesis.
-        match = _JQ_STRING_END.match(script, position + 1) if ends_expression else _JQ_PARTS.match(script, position)
+        match = _JQ_STRING_REST.match(script, position + 1) if ends_expression else _JQ_PARTS.match(script, position)
         if match is None:
             return None
         position = match.end()
         if ends_expression:
             open_counts.pop()
-        if match["opens"] is not None:  # a string, or its part before an expression
+        if match["stop"] is not None:  # a string, or its part before an expression
             code.append(" ")
-            if match["opens"] != '"':
+            if match["stop"] != '"':
                 open_counts.append(0)
             continue
         code.append(match[0])
@@ -155,7 +156,7 @@ _TEST_OF_NUMBER = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _STORING_FORMAT = re.compile(r"%[^%a-zA-Z(]*[hljLtz]*n")
 
 
-def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
+def roles_of_test(name: str, words: tuple[Word, ...]) -> Roles | str:
     """Return the words of `test`, `[ … ]` or `[[ … ]]` with their roles, or why the test is not understood."""
     closing = {"[": Word("]"), "[[": Word("]]")}.get(name)
     if closing is None:
@@ -166,7 +167,7 @@ def test_roles(name: str, words: tuple[Word, ...]) -> Roles | str:
 
 
 def script_refusal(name: str, arguments: ParsedArguments) -> str:
-    """Return why a script or another argument of this program may do more than read, empty if none may."""
+    """Return why a script or another argument of this program may do more than read; empty if all only read."""
     for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
         for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
             if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
@@ -244,6 +245,7 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:
     """Return the roles in `[[ … ]]`, which does not split words and accepts a pattern on the right."""
+    # So an expansion outside quotes is one word, not `words`; and the `*` of `[[ $x == a* ]]` expands to no files.
     inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
     if len(inside) == 3 and inside[1].text in _TEST_OF_TEXT and inside[2].has_glob:
         inside = (*inside[:2], replace(inside[2], has_glob=False))
