@@ -153,7 +153,7 @@ def test_mention_may_select_lines_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a b.py").write_text("one\ntwo\nthree\nfour\n")
     assert _texts('@"a b.py":2-3', tmp_path) == ['<file path="a b.py" lines="2-3">\ntwo\nthree\n</file>']
     assert _texts(r"see @a\ b.py:4, then", tmp_path) == ['<file path="a b.py" lines="4-4">\nfour\n</file>']
-    assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n\n</file>']
+    assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n</file>']
     blocks, problems = attach_mentions(r"@a\ b.py:9", tmp_path)
     assert (blocks, problems) == ((), ("not attached: a b.py has only 4 lines, not 9",))
     assert _texts(r"@a\ b.py:0", tmp_path) == []
@@ -176,6 +176,8 @@ def test_folder_with_a_trailing_slash_is_listed(tmp_path: Path) -> None:
     [
         ("see @cart.py", ["cart.py 3 lines"]),
         ("@cart.py:2-3 and @empty.txt", ["cart.py:2-3 2 lines", "empty.txt 0 lines"]),
+        ("@spaced.py:1-2 @spaced.py:2", ["spaced.py:1-2 2 lines", "spaced.py:2-2 1 line"]),
+        ("@spaced.py:2-99 @spaced.py", ["spaced.py:2-99 3 lines", "spaced.py 4 lines"]),
         ("@src/ and @shot.png", ["src/ 1 entry", "shot.png image"]),
         ('@"a b.txt"', ["a b.txt 1 line"]),
         ("mail @anna about it", []),
@@ -185,6 +187,7 @@ def test_each_attached_file_has_a_line_for_the_user(tmp_path: Path, typed: str, 
     (tmp_path / "src").mkdir()
     (tmp_path / "src/x.py").touch()
     (tmp_path / "cart.py").write_text("one\ntwo\nthree\n")
+    (tmp_path / "spaced.py").write_text("one\n\nthree\n\n")
     (tmp_path / "a b.txt").write_text("one")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "shot.png").write_bytes(PNG)

@@ -243,7 +243,10 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
         if attached is None or attached.kind not in ("file", "folder", "resource"):
             continue
         name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
-        count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
+        if attached.lines:
+            count = attached.content.count("\n") + 1  # a range has no line break at its end; its last line may be empty
+        else:
+            count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
         singular, plural = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
         lines.append(f"{name} {count_text(count, singular, plural)}")
     names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
@@ -397,7 +400,7 @@ def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
     count = len(all_lines) if all_lines[-1] else len(all_lines) - 1
     if first > count:
         raise InputError(f"{label} has only {count:,} lines, not {first:,}")
-    return "\n".join(all_lines[first - 1 : last])
+    return "\n".join(all_lines[first - 1 : min(last, count)])
 
 
 def read_image(path: Path, label: str) -> bytes:

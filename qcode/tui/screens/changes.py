@@ -129,10 +129,12 @@ class ChangesScreen(ListScreen[None]):
                 longest = max(longest, len(self._preview_lines(part)))
         return min(longest, _PREVIEW_ROWS)
 
-    def _preview_lines(self, part: ChangePart | None) -> list[Line]:
-        """Return all rows of the diff of a part, or of all changes."""
+    def _preview_lines(self, part: ChangePart | None, *, from_change: bool = False) -> list[Line]:
+        """Return the rows of the diff of a part, or of all changes; `from_change` as in `diff_rows`."""
         width = max(10, self.size.width - _SIDE_CELLS)
-        return diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
+        if part is None:
+            return changes_lines(self._changes, width, from_change=from_change)
+        return diff_rows(part.diff, width, part.note, from_change=from_change)
 
     def rows_below(self) -> int:
         preview_rows = self._preview_rows
@@ -158,7 +160,8 @@ class ChangesScreen(ListScreen[None]):
         lines = self._preview_lines(part)
         if len(lines) > max_rows:
             more = f"… {len(lines) - max_rows + 1} more rows · Enter shows all"
-            lines = [*lines[: max_rows - 1], *wrap([(more, style_of("dim"))], self.size.width - _SIDE_CELLS)[:1]]
+            lines = self._preview_lines(part, from_change=True)[: max_rows - 1]
+            lines += wrap([(more, style_of("dim"))], self.size.width - _SIDE_CELLS)[:1]
         lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
 
@@ -263,8 +266,8 @@ def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
     return PickerRow(row_id, label, f"+{hunk.added} -{hunk.removed}", group=group)
 
 
-def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
-    """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
+def changes_lines(changes: Sequence[SessionFileDiff], width: int, *, from_change: bool = False) -> list[Line]:
+    """Return the rows of the diffs, each as in `diff_rows`. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
     remaining_chars = MAX_CHARS
     for change in changes:
@@ -272,7 +275,7 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
         note = f"  {one_line(change.note)}" if change.note else ""
         lines += wrap([(visible(change.path), style_of("strong")), (note, style_of("dim"))], width)
         if change.diff:
-            lines += render_diff(parse_diff(visible_rows(change.diff[:remaining_chars])), width)
+            lines += _diff_lines(change.diff[:remaining_chars], width, from_change=from_change)
             remaining_chars -= len(change.diff)
         if remaining_chars <= 0:
             break
@@ -280,11 +283,23 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     return lines or wrap([("Nothing was changed.", style_of())], width)
 
 
-def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
-    """Return the rows of one diff, truncated after `MAX_CHARS` characters, or of the note if there is no diff."""
+def diff_rows(diff: str, width: int, note: str = "", *, from_change: bool = False) -> list[Line]:
+    """Return the rows of one diff, truncated after `MAX_CHARS` characters, or of the note if there is no diff.
+
+    With `from_change`, the first row is the first changed line: an extract of three rows must show more than context.
+    """
     if not diff:
         return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
-    return [*render_diff(parse_diff(visible_rows(diff[:MAX_CHARS])), width), *_cut_note(len(diff) - MAX_CHARS, width)]
+    lines = _diff_lines(diff[:MAX_CHARS], width, from_change=from_change)
+    return [*lines, *_cut_note(len(diff) - MAX_CHARS, width)]
+
+
+def _diff_lines(diff: str, width: int, *, from_change: bool) -> list[Line]:
+    rows = parse_diff(visible_rows(diff))
+    if from_change:
+        changed = (index for index, row in enumerate(rows) if row.kind in ("add", "remove"))
+        rows = rows[next(changed, 0) :]
+    return render_diff(rows, width)
 
 
 def _cut_note(omitted_chars: int, width: int) -> list[Line]:

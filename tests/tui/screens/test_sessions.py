@@ -373,6 +373,31 @@ def test_diff_fits_the_screen_after_a_resize(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+def test_short_preview_of_a_diff_begins_with_the_change() -> None:
+    diff = "@@ -2,7 +2,7 @@\n line 2\n line 3\n line 4\n-old 5\n+new 5\n line 6\n line 7\n line 8\n"
+    file = TurnFile("a.txt", "/a.txt", diff, (ChangeHunk(0, 5, 1, 1, diff),))
+    turns = [TurnChanges(number, number, f"prompt {number}", "", (file,)) for number in range(1, 9)]
+    changes = [SessionFileDiff("a.txt", diff)]
+
+    async def undo(part: ChangePart) -> str:
+        return f"Undone: {part.file.label}."
+
+    async def read() -> tuple[list[SessionFileDiff], list[TurnChanges]]:
+        return changes, turns
+
+    async def test(run: Running) -> None:
+        run.app.push_screen(ChangesScreen(changes, turns, ChangesSource(undo=undo, read=read)))
+        await run.until(lambda: "… 6 more rows · Enter shows all" in run.screen)
+        preview = run.screen[run.screen.rindex("a.txt") :].split("\n")
+        assert [row.strip("▌ ") for row in preview[1:3]] == ["5 - old 5", "5 + new 5"]
+        await run.pilot.press("down")
+        await run.until(lambda: "… 5 more rows · Enter shows all" in run.screen)
+        assert "line 4" not in run.screen
+        assert "5 - old 5" in run.screen
+
+    drive(test, ScriptedConversation())
+
+
 def test_highlight_stays_in_the_file_after_undo_of_its_last_hunk() -> None:
     diffs = [f"@@ -{line} +{line} @@\n-old {line}\n+new {line}\n" for line in (5, 25, 45)]
     hunks = [ChangeHunk(index, 20 * index + 5, 1, 1, diff) for index, diff in enumerate(diffs)]
