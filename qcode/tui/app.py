@@ -543,6 +543,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             setting,
             self.terminal_title,
             self.widgets,
+            self.context.paths.state_dir,
             apply_theme=self.apply_theme,
             use_mode=self.commands.use_mode,
         )

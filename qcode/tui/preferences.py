@@ -13,8 +13,11 @@ from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
 from qcode.text.sentences import capitalized
+from qcode.tui.theme import AUTO
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
     from qcode.agent.settings import Setting
@@ -133,6 +136,7 @@ def apply_setting(
     setting: Setting,
     terminal_title: TerminalTitle,
     widgets: MainWidgets,
+    state_dir: Path,
     *,
     apply_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],
@@ -140,8 +144,10 @@ def apply_setting(
     """Apply a setting to the running app; return False if only the next start reads it."""
     value = setting.value
     match setting.name:
-        case "ui.theme" if isinstance(value, str):
-            apply_theme(value)
+        case "ui.theme":
+            from qcode.agent.choices import Choices
+
+            apply_theme(value if isinstance(value, str) else Choices(state_dir).theme or AUTO)
         case "ui.bell":
             terminal_title.has_bell = value if isinstance(value, bool) else None
         case "ui.title":

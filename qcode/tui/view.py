@@ -532,7 +532,9 @@ class AppView:
         transcript = self.transcript
         if not transcript.has_folds:
             self.hint("nothing to unfold yet")
-        elif not transcript.toggle_folds():
+        elif transcript.toggle_folds():
+            self.hint("")
+        else:
             self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:

@@ -486,6 +486,11 @@ def test_ctrl_o_without_output_in_view_says_what_it_changes() -> None:
         await run.pilot.press("home", "ctrl+o")
         await run.until(lambda: "row 12" in run.screen)
         assert "unfolded" not in run.status
+        # A hint about all output ends when a later press changes rows in view.
+        run.app.view.hint("all output is folded again")
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: "row 12" not in run.screen)
+        assert "folded again" not in run.status
 
     drive(test, conversation)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,22 @@ def test_removed_setting_is_reported_as_not_set(file: Path) -> None:
         assert about(screen) == "ui.bell is no longer set; the default applies now."
 
     play(test, configuring(file), "ui.bell")
+
+
+def test_removed_theme_gives_way_to_the_last_choice_immediately(file: Path) -> None:
+    file.write_text('ui.theme = "light"\n', encoding="utf-8")
+
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        state_dir = file.parent / "state"
+        Choices(state_dir).save_theme("gruvbox-dark")
+        paths = replace(run.app.context.paths, state_dir=state_dir)
+        run.app.context = replace(run.app.context, paths=paths)
+        run.app.apply_theme("light")
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: about(screen) == "ui.theme is no longer set; the default applies now.")
+        assert run.app.theme == "gruvbox-dark"
+
+    play(test, configuring(file), "ui.theme")
 
 
 def test_theme_of_a_flag_is_not_announced_for_the_next_start(file: Path) -> None:
