@@ -357,7 +357,7 @@ class AgentParts:
         if requested == LATEST:
             requested = self.store.latest()
             if requested is None:
-                notices = ("no session to resume in this folder; starting a new one",)
+                notices = ("No session to resume in this folder; starting a new one.",)
         if requested is None:
             if options.session_id is not None and options.session_id in self.store.ids():
                 raise InputError(f"session {options.session_id} exists already; resume it with -r")

@@ -130,7 +130,7 @@ def test_sessions_show_reports_an_incomplete_last_record(printed: Printed) -> No
         file.write(b'{"kind":"mess')
     out, err = printed("sessions", "show", session.session_id)
     assert out == ["user: hello you"]
-    assert err == ["qcode: the last record of this session is incomplete and was skipped"]
+    assert err == ["qcode: the last record of this session is incomplete and was skipped."]
 
 
 def test_theme_flag_with_an_unknown_name_is_a_usage_error(printed: Printed) -> None:

@@ -56,7 +56,7 @@ def check_resumed(cli: CliRunner, server: FakeServer, protocol: ProtocolName) ->
     """Continue the killed session: its shown text is in the history, which a strict host accepts."""
     done = cli.ask(server, "-c", "-p", "finish it")
     assert (done.code, done.out) == (0, "The second half.\n"), done.err
-    assert "qcode ended while the last reply was written; the text so far is kept" in done.err
+    assert "qcode ended while the last reply was written; the text so far is kept." in done.err
     assert server.complaints == []
     assert [message.role for message in server.requests[-1].messages] == ["user", "assistant", "user"]
     assert server.requests[-1].messages[1].text == SHOWN

@@ -299,14 +299,14 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     assert not any(UNFINISHED in row for row in replayed_rows(talked, is_resumed=True))
     assert any("── resumed from 20" in row for row in replayed_rows(talked, is_resumed=True))
-    interrupted = "2 calls were interrupted: the outcome is unknown, nothing was run again"
+    interrupted = "2 calls were interrupted: the outcome is unknown, nothing was run again."
     assert not is_shown_by_resume(talked.conversation, interrupted)
     session = talked.conversation.session
     session.append(user("and then"))
     rows = replayed_rows(talked, is_resumed=True)
     assert UNFINISHED in " ".join(row.strip() for row in rows)
     assert is_shown_by_resume(talked.conversation, interrupted)
-    assert not is_shown_by_resume(talked.conversation, "1 record was skipped in this session: unreadable or misplaced")
+    assert not is_shown_by_resume(talked.conversation, "1 record was skipped in this session: unreadable or misplaced.")
     talked.conversation.release()
 
 
@@ -340,7 +340,7 @@ def test_mark_of_a_reply_interrupted_by_a_crash_is_shown_at_every_resume(tmp_pat
         talked = talk(tmp_path, resumes=session.session_id, is_attended=True)
     assert shown[0][-3:] == ["Then we", "", "! qcode ended while this reply was written; the text so far is kept."]
     assert shown[0] == shown[1] == shown[2]
-    notice = "qcode ended while the last reply was written; the text so far is kept"
+    notice = "qcode ended while the last reply was written; the text so far is kept."
     assert is_shown_by_resume(talked.conversation, notice), "the mark is not shown twice"
     talked.conversation.session.append(user("next"))
     talked.conversation.session.append(assistant(Text("Next reply.")))

@@ -118,7 +118,7 @@ class RecordFile:
             self._ends_inside_record = bool(contents.incomplete_line) or contents.lacks_newline
             self._fail(error)
             is_incomplete = bool(contents.incomplete_line)
-            return contents, "the last record of this session is incomplete and was skipped" if is_incomplete else ""
+            return contents, "The last record of this session is incomplete and was skipped." if is_incomplete else ""
 
     def buffer(self, line: bytes) -> None:
         """Buffer a line; it is written together with the next appended line."""
@@ -239,23 +239,23 @@ class RecordFile:
         os.ftruncate(self._handle, contents.end)
         os.fsync(self._handle)
         self._end = contents.end
-        return f"the last record of this session was incomplete and was moved to {corrupt_path}"
+        return f"The last record of this session was incomplete and was moved to {corrupt_path}."
 
     def _fail(self, error: OSError | SessionBusy) -> None:
         if not self._is_failing:
             self._is_failing = True
-            self._warnings.append(f"this session cannot be saved ({_reason(error)}); it continues in memory")
+            self._warnings.append(f"This session cannot be saved ({_reason(error)}); it continues in memory.")
 
     def _fail_sync(self, error: OSError) -> None:
         # The warning about a failed write already says more: part of the session is not in the file.
         if not self._is_sync_failing and not self._is_failing:
             self._is_sync_failing = True
-            self._warnings.append(f"this session is written, but may not survive a power failure ({_reason(error)})")
+            self._warnings.append(f"This session is written, but may not survive a power failure ({_reason(error)}).")
 
     def _report_recovery(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            self._warnings.append("this session is saved again, including everything that was missing")
+            self._warnings.append("This session is saved again, including everything that was missing.")
 
 
 def _reason(error: OSError | SessionBusy) -> str:

@@ -46,10 +46,10 @@ NEVER_RUN = "not run: qcode ended before this call was started."
 STILL_RUNNING = "still running: the result of this call is not stored yet."
 NOT_STARTED = "not started: this call waits for an approval or for another call."
 LOST = "(A message of this conversation could not be loaded.)"
-_STILL_WRITTEN = "the last reply is still being written"
-_TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept"
-_OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again"
-UNFINISHED = "restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it"
+_STILL_WRITTEN = "The last reply is still being written."
+_TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept."
+_OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again."
+UNFINISHED = "Restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +254,12 @@ class _SessionReader:
         if is_recovered:
             yield _STILL_WRITTEN if self.history.is_open else _TEXT_KEPT
         if self.skipped_lines:
-            yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced"
+            yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced."
         if self.newer_records:
-            yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode"
+            yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode."
         if unknown_outcomes and self.history.is_open:
             verb = "is" if unknown_outcomes == 1 else "are"
-            yield f"{count_text(unknown_outcomes, 'call')} {verb} still running"
+            yield f"{count_text(unknown_outcomes, 'call')} {verb} still running."
         elif unknown_outcomes:
             yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
         if self.history.unfinished is not None:

@@ -153,7 +153,7 @@ class SessionStore:
         session_id = self.find(prefix)
         is_open = self.holder(session_id) is not None  # before reading: a call may end, and with it the process
         contents = read_records(self._read(session_id))
-        notice = "the last record of this session is incomplete and was skipped" if contents.incomplete_line else ""
+        notice = "The last record of this session is incomplete and was skipped." if contents.incomplete_line else ""
         return self._rebuild(session_id, contents, notice, is_open=is_open)
 
     def model_of(self, prefix: str) -> str:

@@ -45,7 +45,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
         try:
             context.view.notify("info", permission_text.change_rules(permissions, action, operand))
         except ValueError as refusal:
-            context.refuse(one_line(str(refusal)))
+            context.refuse(permission_text.refusal_text(refusal))
     else:
         usage = "Use /permissions [list | allow RULE | ask RULE | deny RULE | remove RULE | save RULE | check COMMAND]."
         context.refuse(usage)

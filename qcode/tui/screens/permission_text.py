@@ -20,9 +20,11 @@ from qcode.agent.permissions import (
     RuleInForce,
 )
 from qcode.protocol.approvals import RuleEffect, effective_mode, mode_label
+from qcode.safety.rules import KINDS
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
+from qcode.text.sentences import capitalized
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 REMOVE_WORDS = ("remove", "undo")
@@ -174,6 +176,13 @@ def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
         raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session.")
     permissions.save_rule(rule.number)
     return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
+
+
+def refusal_text(refusal: ValueError) -> str:
+    """Return why a rule was not changed as a sentence; a rule at its beginning keeps its case."""
+    text = one_line(str(refusal)).removesuffix(".")
+    begins_with_rule = text.partition("(")[0].partition(" ")[0] in KINDS
+    return f"{text if begins_with_rule else capitalized(text)}."
 
 
 def first_sentence(text: str) -> str:

@@ -127,7 +127,7 @@ class PermissionsScreen(Picker):
         try:
             message = permission_text.change_rules(self._permissions, effect, rule.strip())
         except ValueError as refusal:
-            self._show_message(str(refusal))
+            self._show_message(permission_text.refusal_text(refusal))
             return
         self._close_field()
         self._shows_decisions = False
@@ -153,7 +153,7 @@ class PermissionsScreen(Picker):
         try:
             message = change(self._permissions, rule)
         except ValueError as refusal:
-            self._show_message(str(refusal))
+            self._show_message(permission_text.refusal_text(refusal))
             return
         self._reload()
         self._show_message(message)

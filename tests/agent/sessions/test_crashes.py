@@ -71,7 +71,7 @@ def test_reading_reports_a_torn_tail_and_does_not_repair_it(tmp_path: Path) -> N
     before = file.read_bytes()
     loaded = store.load(file.stem)
     assert loaded.messages == (PROMPT,)
-    assert loaded.notices == ("the last record of this session is incomplete and was skipped",)
+    assert loaded.notices == ("The last record of this session is incomplete and was skipped.",)
     assert file.read_bytes() == before
 
 
@@ -108,7 +108,7 @@ def test_invalid_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line:
     session, loaded = store.resume(file.stem)
     session.close()
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced",)
+    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced.",)
 
 
 def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None
     loaded = store.load(file.stem)
     assert (loaded.messages, loaded.notices) == (
         (PROMPT,),
-        ("1 record was skipped, written by a newer version of qcode",),
+        ("1 record was skipped, written by a newer version of qcode.",),
     )
 
 
@@ -150,7 +150,7 @@ def test_running_call_loads_as_interrupted_and_a_waiting_one_as_never_run(tmp_pa
     )
     assert INTERRUPTED.startswith("interrupted, outcome unknown")
     assert loaded.messages == (*CONVERSATION[:2], results)
-    assert loaded.notices == ("1 call was interrupted: the outcome is unknown, nothing was run again",)
+    assert loaded.notices == ("1 call was interrupted: the outcome is unknown, nothing was run again.",)
     resumed.append(LAST)
     resumed.close()
     assert store.load(session.session_id).messages == (*CONVERSATION[:2], results, LAST)
@@ -166,7 +166,7 @@ def test_call_of_an_open_session_loads_as_running_and_is_interrupted_only_after_
         STILL_RUNNING,
         NOT_STARTED,
     ]
-    assert loaded.notices == ("1 call is still running",)
+    assert loaded.notices == ("1 call is still running.",)
     export = export_turns(
         session_turns(loaded.history, lambda name: None, str),
         ExportHeading(session.session_id, "", MODEL),

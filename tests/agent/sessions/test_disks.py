@@ -14,9 +14,9 @@ from qcode.agent.sessions.store import SessionStore
 from tests.agent.sessions.conversations import CONVERSATION, PROMPT, Clock, begin, make_store, stored
 
 REAL_WRITE = os.write
-UNSAVED = "this session cannot be saved ({}); it continues in memory"
-UNSYNCED = "this session is written, but may not survive a power failure ({})"
-SAVED_AGAIN = "this session is saved again, including everything that was missing"
+UNSAVED = "This session cannot be saved ({}); it continues in memory."
+UNSYNCED = "This session is written, but may not survive a power failure ({})."
+SAVED_AGAIN = "This session is saved again, including everything that was missing."
 
 
 class Disk:
@@ -121,7 +121,7 @@ def test_partial_record_that_cannot_be_removed_does_not_join_the_next(
     session.close()
     loaded = store.load(session.session_id)
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced",)
+    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced.",)
 
 
 LIMITED = """
@@ -174,7 +174,7 @@ def test_session_on_a_read_only_disk_can_be_read(tmp_path: Path, monkeypatch: py
     session.sync()
     session.close()
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("the last record of this session is incomplete and was skipped",)
+    assert loaded.notices == ("The last record of this session is incomplete and was skipped.",)
     assert session.take_warnings() == (UNSAVED.format("Read-only file system"),)
     assert file.read_bytes() == before
 

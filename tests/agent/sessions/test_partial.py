@@ -280,7 +280,7 @@ def test_killed_reply_is_a_message_marked_as_such_after_resume(tmp_path: Path) -
     assert resumed.entries[-1].note == KILLED_REPLY.text
     (turn,) = session_turns(chat.store.load(session_id).history, lambda name: None, str)
     assert turn.seconds is None, "the resume stored the reply, maybe days later"
-    assert "qcode ended while the last reply was written; the text so far is kept" in resumed.notices
+    assert "qcode ended while the last reply was written; the text so far is kept." in resumed.notices
     assert not (chat.store.folder / f"{session_id}.partial").exists()
     session.append(user("continue"))
     session.close()
@@ -300,7 +300,7 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     before = partial_file.read_bytes()
     loaded = store.load(session.session_id)
     assert loaded.all_entries()[-1].message.text == "half an answ"
-    assert loaded.notices == ("the last reply is still being written",)
+    assert loaded.notices == ("The last reply is still being written.",)
     assert loaded.entries[-1].note == "This reply is still being written."
     copy, _ = store.fork(session.session_id, cwd=tmp_path)
     copy.close()

@@ -349,7 +349,10 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
     ("typed", "answer"),
     [
         ("/permissions allow shell(make doc)", "allow shell(make doc) applies to this session"),
+        ("/permissions allow shell(sudo *)", "! shell(sudo *) was not added: "),
         ("/permissions allow shell(sudo *)", "every use needs approval"),
+        ("/permissions allow foo(x)", 'Invalid rule "foo(x)" at position 1: "foo" is not a kind of rule'),
+        ("/permissions allow foo(x)", "there are shell, edit, read, fetch, mcp."),
         ("/permissions remove shell(make test)", "change it there"),
         ("/permissions save shell(make test)", "already applies to every session"),
         ("/permissions keep shell(make test)", "already applies to every session"),
