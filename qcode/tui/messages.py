@@ -24,3 +24,15 @@ class ApprovalDecided(Message):
 
 class SearchClosed(Message):
     """The search of the transcript was closed."""
+
+
+QUESTION_WAITING = "a question is waiting"
+"""The note in the title of a screen that covers an open question."""
+
+
+class QuestionWaiting(Message, bubble=False):
+    """A question of the turn was opened below the screen in front, or the last open one was answered or withdrawn."""
+
+    def __init__(self, *, is_waiting: bool) -> None:
+        super().__init__()
+        self.is_waiting = is_waiting

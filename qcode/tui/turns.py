@@ -28,6 +28,7 @@ from qcode.protocol.messages import Block, Text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.main_widgets import MainWidgets
+from qcode.tui.messages import QuestionWaiting
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.status import StatusLine
@@ -190,6 +191,7 @@ class Turns:
             self._server_question_ids.add(approval.id)
         self._widgets.approval.ask(approval, position)
         self._announce("asking")
+        self._tell_screen_in_front(is_question_waiting=True)
 
     def withdraw(self, approval_id: str) -> bool:
         is_open = approval_id in self._widgets.approval.open_ids
@@ -313,8 +315,13 @@ class Turns:
         """Focus the prompt if no other question is open, and announce that the turn continues."""
         if self._widgets.approval.shown_approval is None:
             self._widgets.prompt.focus()
+            self._tell_screen_in_front(is_question_waiting=False)
             if self.is_running:
                 self._announce("working")
+
+    def _tell_screen_in_front(self, *, is_question_waiting: bool) -> None:
+        """Let a screen that covers the questions, such as a list, show that one is waiting."""
+        self._widgets.prompt.app.screen.post_message(QuestionWaiting(is_waiting=is_question_waiting))
 
 
 def _is_command_output(block: Block) -> bool:

@@ -530,11 +530,8 @@ class AppView:
     def _toggle_folds(self) -> None:
         """Fold or unfold all output, including later output; show a hint if that changes no visible row."""
         transcript = self.transcript
-        if not transcript.has_folds:
-            self.hint("nothing to unfold yet")
-        elif transcript.toggle_folds():
-            self.hint("")
-        else:
+        self.hint("" if transcript.has_folds else "nothing to unfold yet")
+        if transcript.has_folds and not transcript.toggle_folds():
             self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:

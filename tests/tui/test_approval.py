@@ -215,6 +215,30 @@ def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.parametrize("command", ["/theme", "pager"])
+def test_screen_above_a_question_says_that_one_is_waiting(command: str) -> None:
+    gate = Gate()
+    script: Script = [_finished(), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        if command == "pager":
+            run.app.push_screen(PagerScreen("A long text", lambda _: []))
+        else:
+            await run.send(command)
+        await run.until(lambda: len(run.app.screen_stack) > 1)
+        await run.pilot.pause()
+        assert "a question is waiting" not in run.screen
+        gate.open()
+        await run.until(lambda: "a question is waiting" in run.screen)
+        run.app.turns.withdraw("c1")
+        await run.until(lambda: "a question is waiting" not in run.screen)
+
+    drive(test, conversation)
+
+
 def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
     script: Script = [_finished(), ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)

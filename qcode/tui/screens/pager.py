@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from qcode.tui.messages import QUESTION_WAITING, QuestionWaiting
 from qcode.tui.panels.preview import Rows
 from qcode.tui.shared_widgets import SteadyInput, hanging_rows, key_hints
 from qcode.tui.transcript.code import add_slot_to_range
@@ -108,6 +109,10 @@ class PagerScreen(ModalScreen[None]):
     @on(events.DescendantBlur)
     def _show_keys(self) -> None:
         self.show_title(self._heading, self._title_note)
+
+    @on(QuestionWaiting)
+    def _note_question(self, event: QuestionWaiting) -> None:
+        self.show_title(self._heading, QUESTION_WAITING if event.is_waiting else "")
 
     def on_resize(self, event: events.Resize) -> None:
         self.show_title(self._heading)

@@ -23,6 +23,7 @@ from textual.widgets import Input, Static
 
 from qcode.text.clean import one_line
 from qcode.text.match import fold, rank
+from qcode.tui.messages import QUESTION_WAITING, QuestionWaiting
 from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow, count_rows
 from qcode.tui.shared_widgets import SteadyInput, key_hints
 from qcode.tui.transcript.line import break_text, shorten_to_rows
@@ -332,6 +333,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self._rows = tuple(rows)
         self._initial_row_id = highlighted
         self._description_rows = 0
+        self._is_question_waiting = False
         self.finder = Finder(
             self.COLUMNS,
             min_label=self.MIN_LABEL,
@@ -438,6 +440,11 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """Return a note after the number of rows in the title."""
         return ""
 
+    @on(QuestionWaiting)
+    def _note_question(self, event: QuestionWaiting) -> None:
+        self._is_question_waiting = event.is_waiting
+        self.show_title_and_keys()
+
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the keys with their actions for the key hints, the most important first."""
         escape = "clear" if self.finder.filter_text else self.ESCAPE
@@ -450,7 +457,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         count = count_rows([row for row in self.rows if self.is_counted(row)])
         total = count_rows([row for row in self.finder.all_rows if self.is_counted(row)])
         number = f"{count} of {total}" if count != total else str(total)
-        note = self.title_note()
+        note = QUESTION_WAITING if self._is_question_waiting else self.title_note()
         has_number = total > 0 and not self.IS_QUESTION
         title = Content.assemble((self.heading, "bold"), (f"  {number}" if has_number else "", "$muted"))
         with_note = Content.assemble(title, (f"  ·  {note}", "$muted"))
