@@ -177,7 +177,7 @@ def test_call_of_an_open_session_loads_as_running_and_is_interrupted_only_after_
     assert "interrupted" not in export
     session.close()
     assert store.load(session.session_id).notices == (
-        "1 call was interrupted: the outcome is unknown, nothing was run again",
+        "1 call was interrupted: the outcome is unknown, nothing was run again.",
     )
 
 
