@@ -95,7 +95,8 @@ class SessionPicker(Picker):
         if is_first_load:
             ids = [row.id for row in self.rows]
             self.finder.move_to(ids.index(self._initial_row_id) if self._initial_row_id in ids else 0)
-            self.finder.set_filter(self._initial_filter)
+            if self._initial_filter and not self.finder.filter_text:
+                self.finder.set_filter(self._initial_filter)
 
     def rows_below(self) -> int:
         is_renaming = bool(self._id_to_rename)

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.driver import Driver
@@ -98,7 +98,7 @@ def prepare_input() -> None:
 
 
 MAX_HOLD_S = 0.5
-"""The maximum time for which input waits until the key before it has been handled."""
+"""The maximum time for which input waits until the key before it has been handled, or a screen has opened."""
 
 
 class TerminalApp(PaintingApp, inherit_bindings=False):
@@ -109,12 +109,12 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     had_focus = False
     """A widget had the focus when the last key or paste arrived."""
     _is_lent = False
-    _has_key_in_queues = False
-    """A key is on its way to its binding."""
+    _is_holding = False
+    """A key is on its way to its binding, or a screen is opening."""
     _held_input: tuple[events.Key | events.Paste, ...] = ()
-    """The keys and pastes that arrived while a key was on its way."""
+    """The keys and pastes that arrived meanwhile."""
     _hold_number = 0
-    """The number of keys for which input was held back, so that a late timer does not release the input of another."""
+    """The number of times that input was held back. The end of an earlier hold must not release input too soon."""
 
     @property
     def has_few_colors(self) -> bool:
@@ -132,6 +132,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         self.animation_level = "none"
         # After Ctrl+Z and `fg` the terminal's screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
+        self.screen_change_signal.subscribe(self, self._hold_for_screen, immediate=True)
 
     def redraw(self) -> None:
         """Write the whole screen again, because the terminal may show something else."""
@@ -140,10 +141,11 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         self.refresh(repaint=True, layout=True)
 
     async def on_event(self, event: events.Event) -> None:
-        """Hold back keys and pastes until the key before them has been handled.
+        """Hold back keys and pastes until the key before them has been handled, and the screen it opens has the focus.
 
         A key that the focused widget does not consume passes through the queue of each of its parents before its
-        binding runs. In `Ctrl+U, paste` the paste would reach the prompt first, and Ctrl+U would delete it.
+        binding runs. In `Ctrl+U, paste` the paste would reach the prompt first, and Ctrl+U would delete it. After
+        `/resume` and Enter, a name is meant for the list of sessions.
         """
         # A resize changes cells of the terminal, even if the terminal soon has its old size again. The driver also
         # posts this event when it takes the terminal back, whose screen is then empty.
@@ -153,7 +155,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 self.refresh()
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             await super().on_event(event)
-        elif self._has_key_in_queues:
+        elif self._is_holding:
             self._held_input += (event,)
         else:
             await self._handle_input(event)
@@ -165,41 +167,61 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
         await super().on_event(event)
         if not is_consumed:
-            self._has_key_in_queues = True
-            self._hold_number += 1
-            asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._hold_number)
-            self._follow_key(tuple(target.ancestors_with_self))
+            nodes = tuple(target.ancestors_with_self)
+            if isinstance(event, events.Key) and event.key == "enter":
+                # After its binding, a message such as `Input.Submitted` goes the same way. Each widget on the way may
+                # answer it with another message, which is behind it in the same queue.
+                nodes = tuple(node for node in nodes for _ in range(2)) * 2
+            self._follow_key(nodes, self._begin_hold())
 
-    def _follow_key(self, nodes: tuple[DOMNode, ...]) -> None:
+    def _hold_for_screen(self, screen: Screen[Any]) -> None:
+        """Hold back input until the screen, which has just become the current one, has set the focus.
+
+        Its `on_mount` does this through the queue of the app.
+        """
+        number = self._begin_hold()
+        screen.call_later(self.call_later, self._handle_held_input, number)
+
+    def _begin_hold(self) -> int:
+        """Hold back input from now on, for at most `MAX_HOLD_S`; return the number of the hold."""
+        self._is_holding = True
+        self._hold_number += 1
+        asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._hold_number)
+        return self._hold_number
+
+    def _follow_key(self, nodes: tuple[DOMNode, ...], number: int) -> None:
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
         for index, node in enumerate(nodes, 1):
             later_nodes = nodes[index:]
             # A widget that is being removed queues nothing, and handles nothing: the next one is tried.
             if later_nodes:
-                is_queued = node.call_later(self._follow_key, later_nodes)
+                is_queued = node.call_later(self._follow_key, later_nodes, number)
             else:
-                is_queued = node.call_later(self._handle_held_input)
+                is_queued = node.call_later(self._handle_held_input, number)
             if is_queued:
                 return
-        self._has_key_in_queues = False
+        self._is_holding = False
 
     def _release(self, number: int) -> None:
-        """Stop waiting for the key `number` after `MAX_HOLD_S`.
+        """Stop the hold `number` after `MAX_HOLD_S`.
 
         The handler of the key may itself wait, for example for a screen. Or the widget with the key in its queue may be
         removed, such as a screen that Escape closes. Input is not held for longer because of that.
         """
-        if self._has_key_in_queues and number == self._hold_number:
-            self.call_later(self._handle_held_input)
+        if self._is_holding and number == self._hold_number:
+            self.call_later(self._handle_held_input, number)
 
-    async def _handle_held_input(self) -> None:
-        self._has_key_in_queues = False
+    async def _handle_held_input(self, number: int) -> None:
+        """Handle the input that was held back, unless a later hold than `number` has begun."""
+        if number != self._hold_number:
+            return
+        self._is_holding = False
         held, self._held_input = self._held_input, ()
         for index, event in enumerate(held, 1):
             # `on_event` of the subclass has seen the event already: before the agent is ready, it would queue it again,
             # behind newer events.
             await self._handle_input(event)
-            if self._has_key_in_queues:
+            if self._is_holding:
                 self._held_input += held[index:]
                 return
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Never
 
 import pytest
+from textual import events
 from textual.screen import Screen
 
 from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
@@ -526,6 +527,43 @@ def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
         await run.until(lambda: "No match." in run.screen)
         await run.pilot.press("escape")
         await run.until(lambda: len(screen.rows) == 2)
+
+    played(tmp_path, test)
+
+
+def type_keys(run: Running, text: str) -> None:
+    """Let all keys of `text` arrive before the app handles the first of them."""
+    for character in text:
+        run.app.post_message(events.Key("enter", "\r") if character == "\n" else events.Key(character, character))
+
+
+def test_keys_right_after_resume_become_the_filter_of_its_list(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        type_keys(run, "/resume\nwri")
+        run.app.post_message(events.Paste("tten"))
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: [row.id for row in screen.rows] == [first])
+        assert screen.finder.filter_text == "written"
+        type_keys(run, "\nnext")  # the Enter closes the list: the keys after it are for the prompt
+        await run.until(lambda: run.app.widgets.prompt.text == "next")
+        assert it.conversation.session_id == first
+
+    played(tmp_path, test)
+
+
+def test_keys_right_after_a_sent_prompt_are_the_next_prompt(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        type_keys(run, "one\ntwo\nthree")
+        await run.until(lambda: run.app.widgets.prompt.text == "three")
+        await run.until_idle()
+        prompts = [stored.text for stored in it.conversation.messages if stored.role == "user"]
+        assert prompts[-2:] == ["one", "two"]
 
     played(tmp_path, test)
 
