@@ -268,41 +268,30 @@ class _FolderWriteJudge:
 
     def _copy_may_write(self, name: str, words: list[str], operands: list[str]) -> bool:
         """Return whether a copy, move or link may write a protected file."""
-        into = list(_values(words, "-t", "--target-directory"))
-        operands = [word for word in operands if word not in into]
-        if into:
-            target, sources = into[0], operands
-        elif operands:
-            *sources, target = operands
-        else:
-            target, sources = ".", []
-        if name in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", target):
-            return False  # another machine
-        location = self._path(target)
-        # The target is the new name, never a folder to copy into.
-        is_exact = any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words)
-        # The content of a folder goes into the target: `rsync -r a/ b`.
-        merges = name in ("rsync", "rclone") or is_exact
-        # Whole folders are written.
-        is_deep = name in ("mv", "rsync", "rclone") or _is_recursive(words)
-        if name in ("mv", "ln") and self._any_reaches_protected(sources):
+        copy = _Copy.of(name, words, operands)
+        if copy.is_to_another_machine:
+            return False
+        if name in ("mv", "ln") and self._any_reaches_protected(copy.sources):
             return True
+        location = self._path(copy.target)
         if location is None:
             return True
-        if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(location)):  # noqa: PTH112  # text
-            return self._is_protected(location) or (is_deep and self._reaches_protected(location, counts_git=merges))
-        for source in sources:
-            base = os.path.basename(source.rstrip("/")) if not (merges and source.endswith("/")) else ""  # noqa: PTH119  # text
-            if base in ("", ".", "..") or base.startswith("$"):
-                if self._reaches_protected(location, counts_git=True):
-                    return True
-            else:
-                path = _resolved(f"{location}/{base}")
-                if path is None or self._is_protected(path):
-                    return True
-                if is_deep and self._reaches_protected(f"{location}/{base}"):
-                    return True
-        return False
+        if copy.goes_into_folder or (os.path.isdir(location) and not copy.is_exact):  # noqa: PTH112  # text
+            return any(self._copy_may_write_in(location, copy, source) for source in copy.sources)
+        if self._is_protected(location):
+            return True
+        return copy.is_recursive and self._reaches_protected(location, counts_git=copy.can_merge)
+
+    def _copy_may_write_in(self, folder: str, copy: _Copy, source: str) -> bool:
+        """Return whether the copy of `source` in `folder` may be, or contain, a protected file."""
+        new_name = copy.name_in_folder(source)
+        if not new_name:
+            return self._reaches_protected(folder, counts_git=True)
+        path = f"{folder}/{new_name}"
+        real_path = _resolved(path)
+        if real_path is None or self._is_protected(real_path):
+            return True
+        return copy.is_recursive and self._reaches_protected(path)
 
     def _any_reaches_protected(self, words: list[str]) -> bool:
         return any(
@@ -344,6 +333,61 @@ class _FolderWriteJudge:
         if any(is_within(protected, folded) or is_within(folded, protected) for protected in self._protected_paths()):
             return True
         return counts_git and os.path.lexists(f"{path}/.git")
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A command that copies, moves or links files."""
+
+    program: str
+    sources: list[str]
+    target: str
+    has_target_option: bool
+    """The target is the value of `-t`, so it is a folder."""
+    is_exact: bool
+    """The target is the new name, never a folder to copy into (`-T`)."""
+    is_recursive: bool
+    """Whole folders are written."""
+
+    @staticmethod
+    def of(program: str, words: list[str], operands: list[str]) -> _Copy:
+        """Return the copy of a program with the arguments `words`; `operands` are those that are not options."""
+        target_folders = list(_values(words, "-t", "--target-directory"))
+        paths = [word for word in operands if word not in target_folders]
+        if target_folders:
+            sources, target = paths, target_folders[0]
+        else:
+            sources, target = paths[:-1], paths[-1] if paths else "."
+        return _Copy(
+            program,
+            sources,
+            target,
+            has_target_option=bool(target_folders),
+            is_exact=any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words),
+            is_recursive=program in ("mv", "rsync", "rclone") or _is_recursive(words),
+        )
+
+    @property
+    def is_to_another_machine(self) -> bool:
+        return self.program in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", self.target) is not None
+
+    @property
+    def goes_into_folder(self) -> bool:
+        """Whether the words alone say that the target is a folder that gets the sources."""
+        is_folder = self.has_target_option or len(self.sources) > 1 or self.target.endswith("/")
+        return is_folder and not self.is_exact
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether the content of a source folder may go into the target folder: `rsync -r a/ b`."""
+        return self.program in ("rsync", "rclone") or self.is_exact
+
+    def name_in_folder(self, source: str) -> str:
+        """Return the name of a source in the target folder, empty if its content is merged or its name is unknown."""
+        if self.can_merge and source.endswith("/"):
+            return ""
+        name = os.path.basename(source.rstrip("/"))  # noqa: PTH119  # text
+        return "" if name in (".", "..") or name.startswith("$") else name
 
 
 class _FileJudge:

@@ -179,7 +179,7 @@ class Policy:
         return Verdict("allow", "it runs in the workspace sandbox", "mode:auto", confinement="workspace")
 
     def _redirects_output(self, command: str) -> bool:
-        return any(part.command.outputs for part in self._flow(command).parts)
+        return self._flow(command).has_outputs
 
     @property
     def _has_workspace_sandbox(self) -> bool:
@@ -302,7 +302,7 @@ class Policy:
         verdict = _BYPASS if flow is None else self._deny_protected_outputs(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
             return verdict
-        if flow is not None and _only_reads(flow) and not any(part.command.outputs for part in flow.parts):
+        if flow is not None and _only_reads(flow) and not flow.has_outputs:
             return verdict
         from qcode.safety.hidden_writes import protected_write_reason
 
@@ -314,23 +314,24 @@ class Policy:
         unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
         is_maybe_restricted = any(may_restrict(rule, part.command) for rule in rules for part in flow.parts)
-        if is_maybe_restricted or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
+        if unclear.is_allowed or is_maybe_restricted or flow.has_outputs:
             return unclear
-        verdict, judge = _READS, self._judge_of(flow)
-        for part in flow.parts:
-            part_verdict = judge.judge_part(part)
-            if part_verdict.is_allowed:
-                continue
-            is_undecided = unclear.check in ("shell:not-plain", "rule:unclear")
-            rule = self._allowing_rule(part, part_verdict, judge) if is_undecided else None
-            if rule is None or any(word.may_differ for word in part.command.words):
-                if not is_undecided:
-                    return unclear
-                asking = [verdict for verdict in map(judge.judge_part, flow.parts) if not verdict.is_allowed]
-                return _with_dangers(command, replace(unclear, check=part_verdict.check), asking)
-            verdict = verdict_of_rule(rule, "allow")
-        unsafe_parts = self._parts_only_safe_in_sandbox(flow) if verdict != _READS else []
-        return unsafe_parts[0].verdict if unsafe_parts else self._checked_by_bash(command, verdict)
+        judge = self._judge_of(flow)
+        verdicts = [(part, judge.judge_part(part)) for part in flow.parts]
+        undecided = [(part, verdict) for part, verdict in verdicts if not verdict.is_allowed]
+        if not undecided:
+            return self._checked_by_bash(command, _READS)
+        if unclear.check not in ("shell:not-plain", "rule:unclear"):  # plan mode, no trust, or a deny rule
+            return unclear
+        allowed = _READS
+        for part, verdict in undecided:
+            is_resolved = not any(word.may_differ for word in part.command.words)
+            rule = self._allowing_rule(part, verdict, judge) if is_resolved else None
+            if rule is None:
+                return _with_dangers(command, replace(unclear, check=verdict.check), [other for _, other in undecided])
+            allowed = verdict_of_rule(rule, "allow")
+        unsafe_parts = self._parts_only_safe_in_sandbox(flow)
+        return unsafe_parts[0].verdict if unsafe_parts else self._checked_by_bash(command, allowed)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
         """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule for a single part."""
@@ -360,8 +361,7 @@ class Policy:
 
         if not self.is_trusted:
             return with_dangers_of_parts(RESTRICTED_FOLDER, undecided, is_restricted=True)
-        writes = any(part.command.outputs for part in parts)
-        is_proposed = len(undecided) == 1 and not writes and undecided[0].verdict.check != SHELL_PATH
+        is_proposed = len(undecided) == 1 and not flow.has_outputs and undecided[0].verdict.check != SHELL_PATH
         proposed = self._effective_rule(propose_shell(undecided[0].part.command) if is_proposed else "", flow)
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = self._effective_rule(propose_prefix(parts[0].command) if is_alone else "", flow)
@@ -422,7 +422,7 @@ class Policy:
         probes = self.probes
         if not self.is_trusted:
             probes = replace(probes, repository=Probes().repository)
-        if any(part.command.outputs for part in flow.parts):
+        if flow.has_outputs:
             support = replace(probes.sandbox(), masks=False)
             probes = replace(probes, sandbox=lambda: support)
         return Judge.of(flow, self._session_folders, probes, self.search_path, self._read_judge())

@@ -69,6 +69,11 @@ class Flow:
     parts: tuple[FlowPart, ...]
     features: frozenset[Feature]
 
+    @property
+    def has_outputs(self) -> bool:
+        """Whether a command writes to a file by a redirection."""
+        return any(part.command.outputs for part in self.parts)
+
 
 def flow_of(script: Script, start: str) -> Flow:
     """Return the simple commands of `script`, run in the folder `start`.
