@@ -1,8 +1,7 @@
 """The Textual app: its one screen, life cycle, theme, and the messages of its widgets.
 
-`presenter` shows events, `turns` runs turns, `view` has the actions of commands and keys on the screen. This module
-must not use the engine, a provider or the disk. Its top-level imports delay the first paint; everything else is
-imported in functions.
+`presenter` shows events, `turns` runs turns, `view` has the actions of commands and keys. This module must not use
+the engine, a provider or the disk. Its top-level imports delay the first paint; all others are in functions.
 """
 
 from __future__ import annotations
@@ -293,6 +292,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             self._signals = EndingSignals(self._leave_on_signal, self._save_before_kill)
         self.terminal_title.begin()
+        self.app_resume_signal.subscribe(self, lambda _: self.terminal_title.write_title())
         self.widgets.transcript.add_welcome(self.welcome.lines())
         if not self.context.is_trusted:
             from qcode.agent.trust import RESTRICTED_NOTICE

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,9 +237,10 @@ def test_partial_frames_leave_the_screen_as_a_whole_redraw_does(tmp_path: Path) 
     session.child.close(force=True)
 
 
-def test_editor_leaves_nothing_on_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editor_leaves_nothing_on_the_screen_or_in_the_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = tmp_path / "editor"
-    editor.write_text("#!/bin/sh\nprintf '\\033[5;1Hgarbage\\033[20;1Hgarbage'\necho edited >$1\n", encoding="utf-8")
+    output = r"\033]0;editor\007\033[5;1Hgarbage\033[20;1Hgarbage"
+    editor.write_text(f"#!/bin/sh\nprintf '{output}'\necho edited >$1\n", encoding="utf-8")
     editor.chmod(0o755)
     monkeypatch.setenv("VISUAL", str(editor))
     session = Terminal(tmp_path)
@@ -250,6 +252,9 @@ def test_editor_leaves_nothing_on_the_screen(tmp_path: Path, monkeypatch: pytest
     session.until("edited")
     assert_shown_as_redrawn(session, "a1")
     assert "garbage" not in "\n".join(session.screen.display)
+    title, *titles_after = re.findall(rb"\x1b\]0;(.*?)\x07", session.written.partition(b"\x1b]0;editor\x07")[2])
+    assert title.startswith(b"qcode")
+    assert titles_after == []
     session.child.close(force=True)
 
 

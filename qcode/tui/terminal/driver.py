@@ -367,7 +367,7 @@ class TerminalTitle:
         """Save the terminal's title and set ours."""
         if self.has_title:
             self._write(SAVE_TITLE)
-        self._write_title()
+        self.write_title()
 
     def end(self) -> None:
         """Restore the terminal's title."""
@@ -385,7 +385,7 @@ class TerminalTitle:
     def announce(self, state: State) -> None:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
-        self._write_title()
+        self.write_title()
         if state != "working":
             self.ring(_BELL_TEXTS[state])
 
@@ -397,15 +397,16 @@ class TerminalTitle:
     def count_down(self, remaining: str) -> None:
         """Show the remaining time of a wait; empty if the turn does not wait."""
         self._countdown = remaining
-        self._write_title()
+        self.write_title()
 
     def show_session_title(self, title: str) -> None:
         """Show the title of the session; empty if it has none yet."""
         if title != self._title:
             self._title = title
-            self._write_title()
+            self.write_title()
 
-    def _write_title(self) -> None:
+    def write_title(self) -> None:
+        """Write the title, if it is on. An editor or the shell that had the terminal may have set its own title."""
         if self.has_title:
             name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
             texts = filter(None, (self._countdown, name, self._folder))
