@@ -86,6 +86,8 @@ class RewindPlan:
     turns: int = 0
     """The number of turns that the move removes; negative if the move brings them back."""
     is_redo: bool = False
+    reverting_command: str = "/redo"
+    """The command or the key that reverts the move."""
 
     @property
     def removed(self) -> str:
@@ -153,10 +155,6 @@ class _PlannedMove:
     """The move undoes or repeats a compaction."""
     state: tuple[object, ...]
     """The state of the session when the move was planned."""
-    before: Head
-    """The head before the move."""
-    redoes: MoveKind | None
-    """The kind of the move that a redo repeats."""
     partial_result: str
     """The result of undoing one file or one hunk alone, such as `1 hunk of a.py`; otherwise empty."""
 
@@ -349,6 +347,8 @@ class Rewinder:
             self._plan_count, summary="", files=files, messages=messages, turns=turns, is_redo=kind == "redo"
         )
         plan = replace(plan, summary=_summary(kind, plan, finishes))
+        if kind == "redo":
+            plan = replace(plan, reverting_command=_command_to_revert_redo(self._history.redoable[-1]))
         head = self._history.head
         spans_compaction = after.was_compacted_since(head) if kind == "redo" else head.was_compacted_since(after)
         self._planned = _PlannedMove(
@@ -360,8 +360,6 @@ class Rewinder:
             finishes=finishes,
             spans_compaction=spans_compaction,
             state=self._session_state(),
-            before=head,
-            redoes=self._history.redoable[-1].kind if kind == "redo" else None,
             partial_result=partial_result,
         )
         return plan
@@ -417,15 +415,14 @@ def _report(planned: _PlannedMove, restored_count: int) -> str:
         parts = [*(parts if plan.turns else ()), compaction]
     if restored_count:
         parts.append(planned.partial_result or f"{count_text(restored_count, 'file')} restored")
-    hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
-    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
+    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {plan.reverting_command} reverts this."
 
 
-def _reverting_command(redo: _PlannedMove) -> str:
-    """Return how to revert a redo. `/undo` would undo the last turn instead of a rewind or a part of a turn."""
-    if redo.redoes == "rewind":
+def _command_to_revert_redo(move: Move) -> str:
+    """Return how to revert the redo of `move`. `/undo` would undo the last turn, not a rewind or a part of a turn."""
+    if move.kind == "rewind":
         return "/rewind"
-    return "/undo" if redo.after.key != redo.before.key else "Ctrl+X in /diff"
+    return "/undo" if move.before.key != move.after.key else "Ctrl+X in /diff"
 
 
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:

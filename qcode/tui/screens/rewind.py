@@ -122,14 +122,14 @@ def effect_text(plan: RewindPlan, answer: str) -> str:
     changed_count = sum(not file.refusal for file in plan.files) - kept_count
     effects = []
     if plan.removed:
-        effects.append(f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}")
+        effects.append(f"{'removes' if plan.is_removing else 'brings back'} {plan.removed}")
     if changed_count:
         effects.append(f"{'changes' if plan.is_redo else 'restores'} {count_text(changed_count, 'file')}")
     effect = capitalized(" and ".join(effects) or "changes nothing")
     if kept_count:
         state = "stays as it is" if kept_count == 1 else "stay as they are"
         return f"{effect}; {count_text(kept_count, 'file')} {state}."
-    return f"{effect}. {'/undo' if plan.is_redo else '/redo'} brings back the current content."
+    return f"{effect}. {plan.reverting_command} brings back the current content."
 
 
 def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:

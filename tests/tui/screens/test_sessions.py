@@ -258,6 +258,11 @@ def test_effect_counts_turns_changed_files_and_kept_files() -> None:
     assert effect_text(plan, "overwrite") == (
         "Removes 20 turns and restores 4 files. /redo brings back the current content."
     )
+    # A rewind to before a compaction removes turns, but the conversation has more messages than now.
+    before_compaction = RewindPlan(1, "", (files[0],), messages=-7, turns=2)
+    assert effect_text(before_compaction, "overwrite").startswith("Removes 2 turns and restores 1 file.")
+    redone_rewind = RewindPlan(1, "", (files[0],), messages=0, is_redo=True, reverting_command="/rewind")
+    assert effect_text(redone_rewind, "overwrite") == "Changes 1 file. /rewind brings back the current content."
     only = RewindPlan(1, "", (doubtful[0],), 0)
     assert effect_text(only, "skip") == "Changes nothing; 1 file stays as it is."
 
