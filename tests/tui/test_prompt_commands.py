@@ -392,3 +392,22 @@ def test_placeholder_of_a_choice_is_not_sent() -> None:
         await run.until(lambda: "deny shell(rm *) applies" in run.text)
 
     drive(test)
+
+
+@pytest.mark.parametrize("rows", [12, 10, 8, 6])
+def test_menu_leaves_rows_for_prompt_and_status_on_a_low_screen(rows: int) -> None:
+    async def test(run: Running) -> None:
+        def lines() -> list[str]:
+            return [line.strip() for line in run.screen.split("\n")]
+
+        await run.type("/")
+        await run.until(lambda: any("Show the commands" in line for line in lines()))
+        await run.until(lambda: lines()[-2] == "› /" and lines()[-1].startswith("ask"))
+        await run.pilot.press(*["down"] * 9)
+        await run.pilot.pause()
+        chosen = run.app.widgets.menu.chosen
+        assert chosen is not None
+        assert any(line.startswith(f"› {chosen.label}") for line in lines())
+        assert lines()[-2] == "› /"
+
+    drive(test, size=(60, rows))

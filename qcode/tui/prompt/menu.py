@@ -140,11 +140,11 @@ class CompletionMenu(Widget):
 
     def page(self, step: int) -> None:
         """Move the highlight by a page, not around the ends."""
-        self._move_within(step * (_MAX_MENU_ROWS - 1))
+        self._move_within(step * max(1, self._max_rows - 1))
 
     def _choice_at(self, y: int) -> int | None:
         index = self._first_visible + y
-        return index if y < _MAX_MENU_ROWS and index < len(self._choices) else None
+        return index if y < self._max_rows and index < len(self._choices) else None
 
     def on_click(self, event: events.Click) -> None:
         if (index := self._choice_at(event.y)) is not None:
@@ -175,18 +175,23 @@ class CompletionMenu(Widget):
         self.refresh(layout=self._detail_height(width, height) != detail_height)
 
     @property
+    def _max_rows(self) -> int:
+        return _max_menu_rows(self.screen.size.height)
+
+    @property
     def _first_visible(self) -> int:
         """The index of the first visible choice."""
-        return max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
+        return max(0, min((self._index or 0) - self._max_rows + 1, len(self._choices) - self._max_rows))
 
     def get_content_height(self, container: object, viewport: Size, width: int) -> int:
-        is_cut = len(self._choices) > _MAX_MENU_ROWS
-        rows = _MAX_MENU_ROWS + 1 if is_cut else len(self._choices)  # the mark of a list that is cut takes one row
+        max_rows = _max_menu_rows(viewport.height)
+        is_cut = len(self._choices) > max_rows
+        rows = max_rows + 1 if is_cut else len(self._choices)  # the mark of a list that is cut takes one row
         return rows + self._detail_height(width, viewport.height)
 
     def render(self) -> Content:
         first, choices, width = self._first_visible, self._fitted(self.size.width), self.size.width
-        visible = choices[first : first + _MAX_MENU_ROWS]
+        visible = choices[first : first + self._max_rows]
         left_width = _left_width(choices)
         rows = [
             self._row(choice, left_width, is_chosen=index == self._index) for index, choice in enumerate(visible, first)
@@ -215,7 +220,7 @@ class CompletionMenu(Widget):
             return 0
         choices, first = self._fitted(width), self._first_visible
         left_width = _left_width(choices)
-        visible = choices[first : first + _MAX_MENU_ROWS]
+        visible = choices[first : first + self._max_rows]
         cut = (choice for choice in visible if _is_cut(choice, left_width, width))
         return max((len(_detail_rows(choice, width)) for choice in cut), default=0)
 
@@ -240,6 +245,11 @@ class CompletionMenu(Widget):
             (" " * _HELP_GAP + choice.help if choice.help else "", "$muted"),
         )
         return row.truncate(max(1, self.size.width), ellipsis=True)
+
+
+def _max_menu_rows(screen_height: int) -> int:
+    """Return how many choices fit besides the mark, the status line and a prompt of a third of the screen."""
+    return max(1, min(_MAX_MENU_ROWS, screen_height * 2 // 3 - 3))
 
 
 def _left_width(choices: Iterable[MenuItem]) -> int:
