@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.color import Color as RichColor
 from rich.console import COLOR_SYSTEMS
+from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
@@ -183,6 +184,36 @@ def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(n
 
     drive(test, theme=name)
     assert {slots: ratio for slots, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("colors", ["truecolor", "256"])
+@pytest.mark.parametrize("name", COLORED)
+def test_selected_chosen_and_found_text_contrasts_in_every_slot(name: str, colors: str) -> None:
+    system = COLOR_SYSTEMS[colors]
+    ratios: dict[str, float] = {}
+
+    async def test(run: Running) -> None:
+        run.app.console._color_system = system
+        transcript = run.app.widgets.transcript
+        palette = Palette(transcript)
+        states = {
+            "selected": transcript.selected_text_style(),
+            "chosen": palette.style(style_of("chosen")),
+            "found": palette.style(style_of("found")),
+        }
+        for slots in (*ON_GROUNDS, *((slot,) for slot in TEXT_SLOTS)):
+            text = Segment("text", palette.style(style_of(*slots)))
+            for state, added in states.items():
+                ((_, style, _),) = palette.painted_over([text], 0, -1, added)
+                assert style is not None
+                assert style.color is not None
+                assert style.bgcolor is not None
+                ground = shown_color(style.bgcolor, system)
+                ratios[f"{' '.join(slots)} {state}"] = contrast(shown_color(style.color, system), ground)
+
+    drive(test, theme=name)
+    assert {slots: round(ratio, 1) for slots, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
 @pytest.mark.parametrize("name", ["dark", "catppuccin-mocha", "gruvbox-dark", "tokyo-night"])

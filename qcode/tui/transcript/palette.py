@@ -180,11 +180,13 @@ class Palette:
         self._widget = widget
         self._slot_styles: dict[str, Style] = {}
         self._styles: dict[TextStyle, Style] = {}
+        self._readable_styles: dict[Style, Style] = {}
         self._padding: Style | None = None
 
     def clear(self) -> None:
         self._slot_styles.clear()
         self._styles.clear()
+        self._readable_styles.clear()
         self._padding = None
 
     @property
@@ -206,12 +208,36 @@ class Palette:
             style = self.base
             for slot in text_style.slots:
                 style += self._slot_style(slot)
-            if style.bgcolor != self.base.bgcolor and not self._widget.app.current_theme.ansi:
-                style = readable(style, COLOR_SYSTEMS[self._widget.app.console.color_system or "truecolor"])
+            style = self._readable(style)
             if text_style.href:
                 style += Style(link=text_style.href)
             self._styles[text_style] = style
         return style
+
+    def painted_over(self, segments: list[Segment], start: int, end: int, added: Style) -> list[Segment]:
+        """Return `segments` with the style `added` on top of the characters from `start` up to `end`, readable there.
+
+        An `end` of -1 means the end of the row, as in the selections of Textual.
+        """
+        result: list[Segment] = []
+        position = 0
+        for text, style, _ in segments:
+            begin = min(len(text), max(0, start - position))
+            stop = len(text) if end == -1 else min(len(text), max(begin, end - position))
+            over = self._readable(style + added if style else added)
+            result += [Segment(text[:begin], style), Segment(text[begin:stop], over), Segment(text[stop:], style)]
+            position += len(text)
+        return [segment for segment in result if segment.text]
+
+    def _readable(self, style: Style) -> Style:
+        """Return the style with a text color that contrasts with its background, if that is not the widget's."""
+        if style.bgcolor == self.base.bgcolor or self._widget.app.current_theme.ansi:
+            return style
+        shown = self._readable_styles.get(style)
+        if shown is None:
+            shown = readable(style, COLOR_SYSTEMS[self._widget.app.console.color_system or "truecolor"])
+            self._readable_styles[style] = shown
+        return shown
 
     def _slot_style(self, slot: str) -> Style:
         """Return the style of a slot alone, with its colors blended into the widget's background."""
@@ -309,22 +335,3 @@ def _special_styles(app: App[object]) -> dict[str, SlotStyle]:
     if app.console.color_system == "256":
         return _STYLES_256_COLORS_DARK if app.current_theme.dark else _STYLES_256_COLORS_LIGHT
     return {}
-
-
-def painted_over(segments: list[Segment], start: int, end: int, added: Style) -> list[Segment]:
-    """Return `segments` with the style `added` on top of the characters from `start` up to `end`.
-
-    An `end` of -1 means the end of the row, as in the selections of Textual.
-    """
-    result: list[Segment] = []
-    position = 0
-    for text, style, _ in segments:
-        begin = min(len(text), max(0, start - position))
-        stop = len(text) if end == -1 else min(len(text), max(begin, end - position))
-        result += [
-            Segment(text[:begin], style),
-            Segment(text[begin:stop], style + added if style else added),
-            Segment(text[stop:], style),
-        ]
-        position += len(text)
-    return [segment for segment in result if segment.text]

@@ -29,7 +29,7 @@ from qcode.tui.transcript.content import Content, Replacement
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import Line, style_of, terminal_text
-from qcode.tui.transcript.palette import CSS, Palette, painted_over
+from qcode.tui.transcript.palette import CSS, Palette
 
 _FRAME_S = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
@@ -235,20 +235,21 @@ class Pane(ScrollView):
         if self._pattern is not None:
             for match in self._pattern.finditer(line.text):
                 if selected is None or not _overlap(match.span(), selected):
-                    segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_STYLE))
+                    segments = self.palette.painted_over(segments, *match.span(), self.palette.style(_MATCH_STYLE))
         if selected is not None:
             # The current match of a search is selected. Its text must be readable whatever its color was.
             color = Style(color=self.palette.base.color) if self._pattern is not None else Style()
-            segments = painted_over(segments, *selected, self._selection_style() + color)
+            segments = self.palette.painted_over(segments, *selected, self.selected_text_style() + color)
         if cells < width:
             segments.append(Segment(" " * (width - cells), rich_style(line.fill)))
         if is_chosen:
-            segments = painted_over(segments, start=0, end=-1, added=rich_style(_CHOSEN_STYLE))
+            segments = self.palette.painted_over(segments, start=0, end=-1, added=rich_style(_CHOSEN_STYLE))
         strip = Strip(segments, max(cells, width))
         strip = strip.crop(0, width) if cells > width else strip
         return strip.extend_cell_length(self.region.width, self.palette.padding)
 
-    def _selection_style(self) -> Style:
+    def selected_text_style(self) -> Style:
+        """Return the style that is painted over selected text."""
         # Most themes set only the background of selected text. The full style has a foreground even then, the partial
         # style has none.
         style = self.screen.get_component_rich_style("screen--selection", partial=True)
