@@ -63,7 +63,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.errors import InputError, ProviderError
 from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
-from qcode.protocol.messages import Block, Message, Text, ToolCall
+from qcode.protocol.messages import Block, MentionedFiles, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, TextDelta
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -536,10 +536,10 @@ class Conversation:
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed_provider
 
-    def _attach_mentions(self, typed: str, external_spans: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """Return the files that a prompt mentions, and problems. In an unattended run, prompts mention no files."""
+    def _attach_mentions(self, typed: str, external_spans: Spans) -> MentionedFiles:
+        """Return the files that a prompt mentions. In an unattended run, prompts mention no files."""
         if not self._context.is_attended or not self._turn_options.finds_files:
-            return (), ()
+            return MentionedFiles()
         from qcode.agent.context.attachments import attach_mentions
 
         why_not, is_resource = partial(why_not_read, self.policy), self._toolbox.names_resource

@@ -282,11 +282,11 @@ def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tupl
         from qcode.agent.context.attachments import attach_external_mentions
 
         policy = policy_of(context)
-        mentioned, problems = attach_external_mentions(
+        mentioned = attach_external_mentions(
             typed, context.folder, external_spans, lambda path: why_not_read(policy, path)
         )
-        attached = (*attached, *mentioned)
-        for line in problems:
+        attached = (*attached, *mentioned.blocks)
+        for line in mentioned.problems:
             write_stderr(line)
     prompt = join_prompt(piped, typed)
     if not has_lines and not prompt.strip() and not attached:

@@ -101,6 +101,16 @@ class Message:
         return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
 
+@dataclass(frozen=True, slots=True)
+class MentionedFiles:
+    """The files that a prompt mentions."""
+
+    blocks: tuple[Block, ...] = ()
+    """The files that can be attached, as blocks."""
+    problems: tuple[str, ...] = ()
+    """A line for each file that is not attached."""
+
+
 def typed_text(message: Message) -> str:
     """Return the text that the user typed, which is the last text block; attached files precede it."""
     texts = [block.text for block in message.blocks if isinstance(block, Text)]

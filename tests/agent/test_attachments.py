@@ -12,7 +12,7 @@ import pytest
 from qcode.agent.context import attachments as module
 from qcode.agent.context.attachments import attach_files, attach_mentions, attached_lines, attachment_line, shell_block
 from qcode.protocol.errors import InputError
-from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.messages import Block, Image, MentionedFiles, Text
 from qcode.protocol.tools import ToolOutcome
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
@@ -109,22 +109,18 @@ def test_pipe_can_be_attached_by_flag_and_not_by_mention(tmp_path: Path) -> None
 def test_one_invalid_mention_does_not_block_the_others(tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("fine")
     (tmp_path / "bad.bin").write_bytes(b"\0")
-    blocks, problems = attach_mentions("@bad.bin @good.txt", tmp_path)
-    assert [text_of(block) for block in blocks] == ['<file path="good.txt">\nfine\n</file>']
-    assert len(problems) == 1
-    assert "bad.bin" in problems[0]
+    mentioned = attach_mentions("@bad.bin @good.txt", tmp_path)
+    assert [text_of(block) for block in mentioned.blocks] == ['<file path="good.txt">\nfine\n</file>']
+    assert len(mentioned.problems) == 1
+    assert "bad.bin" in mentioned.problems[0]
 
 
 def test_file_also_named_by_the_user_is_judged_as_the_users(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("fine")
-    blocks, problems = attach_mentions(
-        "@a.txt @a.txt", tmp_path, external_spans=((0, 7),), why_not_read=lambda path: "never"
-    )
-    assert (len(blocks), problems) == (1, ())
-    blocks, problems = attach_mentions(
-        "@a.txt @a.txt", tmp_path, external_spans=((0, 13),), why_not_read=lambda path: "never"
-    )
-    assert (blocks, problems) == (
+    mentioned = attach_mentions("@a.txt @a.txt", tmp_path, external_spans=((0, 7),), why_not_read=lambda path: "never")
+    assert (len(mentioned.blocks), mentioned.problems) == (1, ())
+    mentioned = attach_mentions("@a.txt @a.txt", tmp_path, external_spans=((0, 13),), why_not_read=lambda path: "never")
+    assert (mentioned.blocks, mentioned.problems) == (
         (),
         ("not attached: @a.txt, mentioned in text of the project or a tool server: never",),
     )
@@ -139,14 +135,14 @@ def test_link_in_a_project_prompt_is_judged_by_its_target(tmp_path: Path) -> Non
         judged.append(path)
         return ""
 
-    blocks, _ = attach_mentions("@link.txt", tmp_path, external_spans=((0, 9),), why_not_read=judge)
+    mentioned = attach_mentions("@link.txt", tmp_path, external_spans=((0, 9),), why_not_read=judge)
     assert judged == [(tmp_path / "real.txt").resolve()]
-    assert [text_of(block) for block in blocks] == ['<file path="link.txt">\nfine\n</file>']
+    assert [text_of(block) for block in mentioned.blocks] == ['<file path="link.txt">\nfine\n</file>']
 
 
 def _texts(typed: str, folder: Path) -> list[str]:
-    blocks, _ = attach_mentions(typed, folder)
-    return [block.text for block in blocks if isinstance(block, Text)]
+    mentioned = attach_mentions(typed, folder)
+    return [block.text for block in mentioned.blocks if isinstance(block, Text)]
 
 
 def test_mention_may_select_lines_of_a_file(tmp_path: Path) -> None:
@@ -154,8 +150,8 @@ def test_mention_may_select_lines_of_a_file(tmp_path: Path) -> None:
     assert _texts('@"a b.py":2-3', tmp_path) == ['<file path="a b.py" lines="2-3">\ntwo\nthree\n</file>']
     assert _texts(r"see @a\ b.py:4, then", tmp_path) == ['<file path="a b.py" lines="4-4">\nfour\n</file>']
     assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n</file>']
-    blocks, problems = attach_mentions(r"@a\ b.py:9", tmp_path)
-    assert (blocks, problems) == ((), ("not attached: a b.py has only 4 lines, not 9",))
+    mentioned = attach_mentions(r"@a\ b.py:9", tmp_path)
+    assert (mentioned.blocks, mentioned.problems) == ((), ("not attached: a b.py has only 4 lines, not 9",))
     assert _texts(r"@a\ b.py:0", tmp_path) == []
 
 
@@ -191,8 +187,8 @@ def test_each_attached_file_has_a_line_for_the_user(tmp_path: Path, typed: str, 
     (tmp_path / "a b.txt").write_text("one")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "shot.png").write_bytes(PNG)
-    blocks, problems = attach_mentions(typed, tmp_path)
-    assert (attached_lines(blocks, typed), problems) == (lines, ())
+    mentioned = attach_mentions(typed, tmp_path)
+    assert (attached_lines(mentioned.blocks, typed), mentioned.problems) == (lines, ())
 
 
 def test_attached_images_with_a_label_in_the_prompt_have_no_line(tmp_path: Path) -> None:
@@ -200,38 +196,38 @@ def test_attached_images_with_a_label_in_the_prompt_have_no_line(tmp_path: Path)
     assert attached_lines((picture,), "what is [Image #1 shot.png 3x4]?") == []
     assert attached_lines((picture, picture), "what is [Image #1 shot.png 3x4]?") == ["image"]
     (tmp_path / "broken.png").write_text("no image")
-    blocks, problems = attach_mentions("@broken.png", tmp_path)
-    assert attached_lines(blocks, "@broken.png") == []
-    assert problems == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
+    mentioned = attach_mentions("@broken.png", tmp_path)
+    assert attached_lines(mentioned.blocks, "@broken.png") == []
+    assert mentioned.problems == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
 
 
 def test_reversed_range_of_lines_attaches_the_same_lines(tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("".join(f"line {number}\n" for number in range(1, 9)))
-    reversed_range, problems = attach_mentions("read @cart.py:5-2 ok", tmp_path)
-    assert problems == ()
-    assert reversed_range == attach_mentions("@cart.py:2-5", tmp_path)[0]
-    assert reversed_range != ()
+    reversed_range = attach_mentions("read @cart.py:5-2 ok", tmp_path)
+    assert reversed_range.problems == ()
+    assert reversed_range == attach_mentions("@cart.py:2-5", tmp_path)
+    assert reversed_range.blocks != ()
 
 
 @pytest.mark.parametrize("lines", ["1-", "-3", "0", "x", "1-2-3", "1-,"])
 def test_invalid_range_of_lines_is_reported(lines: str, tmp_path: Path) -> None:
     (tmp_path / "cart.py").write_text("one\ntwo\n")
     reason = f"cart.py:{lines} is not a range of lines such as :10-20, not attached"
-    assert attach_mentions(f"read @cart.py:{lines} ok", tmp_path) == ((), (reason,))
+    assert attach_mentions(f"read @cart.py:{lines} ok", tmp_path) == MentionedFiles(problems=(reason,))
 
 
 def test_mention_of_a_missing_file_is_reported_once() -> None:
     nowhere = Path("/proc/nowhere")
-    assert attach_mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (
-        (),
-        ("nofile.txt not found, not attached", "src/no/ not found, not attached"),
+    assert attach_mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere).problems == (
+        "nofile.txt not found, not attached",
+        "src/no/ not found, not attached",
     )
     many = " ".join(f"@{number}.py" for number in range(9))
-    _, problems = attach_mentions(many, nowhere)
-    assert len(problems) == 6
-    assert problems[-1] == "4 more files not found, not attached"
-    assert attach_mentions("@nofile.txt", nowhere, external_spans=((0, 11),)) == ((), ())
-    assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, not attached",)
+    mentioned = attach_mentions(many, nowhere)
+    assert len(mentioned.problems) == 6
+    assert mentioned.problems[-1] == "4 more files not found, not attached"
+    assert attach_mentions("@nofile.txt", nowhere, external_spans=((0, 11),)) == MentionedFiles()
+    assert attach_mentions("@no\x1b[31mfile.txt", nowhere).problems == ("no\\x1b[31mfile.txt not found, not attached",)
 
 
 def test_attachment_line_of_a_long_command_keeps_its_result() -> None:

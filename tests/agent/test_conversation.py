@@ -35,7 +35,7 @@ from qcode.protocol.events import (
     TurnStarted,
     Waiting,
 )
-from qcode.protocol.messages import Image, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.messages import Image, MentionedFiles, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.text.json import Json, JsonObject
 from qcode.tools.files.grep import GrepLine, GrepSearch, Query
@@ -441,7 +441,7 @@ def test_steering_takes_the_attachments_and_returns_them_if_withdrawn(tmp_path: 
 
 
 def test_equal_steering_is_added_from_the_first_and_withdrawn_from_the_last() -> None:
-    attachments = PendingAttachments(lambda text, external_spans: ((), ()))
+    attachments = PendingAttachments(lambda text, external_spans: MentionedFiles())
     attachments.attach((KEPT,))
     attachments.add_steered("faster", ())
     attachments.add_steered("faster", ())

@@ -23,7 +23,7 @@ from qcode.agent.toolbox import BackgroundCalls
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted
-from qcode.protocol.messages import Block, Message, Text, ToolCall, assistant, user
+from qcode.protocol.messages import Block, MentionedFiles, Message, Text, ToolCall, assistant, user
 from qcode.protocol.model import Effort
 from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta
 from qcode.protocol.usage import Usage
@@ -84,7 +84,7 @@ class ScriptedConversation(Conversation):
         """The steering messages that the model already has; the test adds them."""
         self.attached_blocks: tuple[Block, ...] = ()
         """The blocks that `attach` got, before a prompt."""
-        self.attachments = PendingAttachments(lambda text, external_spans: ((), ()))
+        self.attachments = PendingAttachments(lambda text, external_spans: MentionedFiles())
         self.prompt_attachments: list[tuple[Block, ...]] = []
         """The blocks that `submit` got with each prompt."""
         self.options: list[TurnOptions] = []

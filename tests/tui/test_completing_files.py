@@ -66,8 +66,8 @@ def test_mention_at_the_cursor_is_found(line: str, column: int, mention: Mention
 def test_completed_mention_attaches_that_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = tmp_path_factory.mktemp("files")
     Path(folder, name).write_text("inside")
-    blocks, problems = attach_mentions(f"look at {mention_of(name)} now", folder)
-    assert (len(blocks), problems) == (1, ())
+    mentioned = attach_mentions(f"look at {mention_of(name)} now", folder)
+    assert (len(mentioned.blocks), mentioned.problems) == (1, ())
 
 
 def test_file_is_found_by_letters_and_inserted_with_enter() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import Spans
 from qcode.protocol.errors import InputError
-from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.messages import Block, Image, MentionedFiles, Text
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import cut, visible
 from qcode.text.numbers import count_text
@@ -67,7 +67,7 @@ def attach_files(files: Iterable[Path], typed: str, folder: Path, external_spans
     reads mentions in `external_spans`.
     """
     named_blocks = [_file_block(folder / path, str(path), accepts_pipes=True) for path in files]
-    mentions, _ = _find_mentions(typed, folder, external_spans)
+    mentions = _find_mentions(typed, folder, external_spans).found
     return (*named_blocks, *(_mention_block(mention) for mention in mentions if not mention.is_external))
 
 
@@ -77,24 +77,23 @@ def attach_mentions(
     external_spans: Spans = (),
     why_not_read: Callable[[Path], str] = lambda path: UNCHECKED,
     names_resource: Callable[[str], bool] = lambda word: False,
-) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
+) -> MentionedFiles:
+    """Read the files that the prompt mentions as `@path`.
 
     `external_spans` are the parts of the prompt that the user did not write. A mention that overlaps such a span is
     external: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     `names_resource` returns whether an `@word` that names no file names a resource of a tool server.
     """
-    mentions, missing = _find_mentions(typed, folder, external_spans)
-    blocks, problems = _read_mentions(mentions, why_not_read)
-    return blocks, (*problems, *_missing_lines(missing, names_resource))
+    mentions = _find_mentions(typed, folder, external_spans)
+    read = _read_mentions(mentions.found, why_not_read)
+    return replace(read, problems=(*read.problems, *_missing_lines(mentions.missing, names_resource)))
 
 
 def missing_mention_lines(
     typed: str, folder: Path, external_spans: Spans, names_resource: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Return a line for each file that the user mentions and that does not exist, as `attach_mentions` does."""
-    _, missing = _find_mentions(typed, folder, external_spans)
-    return _missing_lines(missing, names_resource)
+    return _missing_lines(_find_mentions(typed, folder, external_spans).missing, names_resource)
 
 
 def _missing_lines(reasons: Mapping[str, str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
@@ -106,15 +105,13 @@ def _missing_lines(reasons: Mapping[str, str], names_resource: Callable[[str], b
 
 def attach_external_mentions(
     typed: str, folder: Path, external_spans: Spans, why_not_read: Callable[[Path], str]
-) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+) -> MentionedFiles:
     """Return the result of `attach_mentions` for external mentions only."""
-    mentions, _ = _find_mentions(typed, folder, external_spans)
+    mentions = _find_mentions(typed, folder, external_spans).found
     return _read_mentions((mention for mention in mentions if mention.is_external), why_not_read)
 
 
-def _read_mentions(
-    mentions: Iterable[_Mention], why_not_read: Callable[[Path], str]
-) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+def _read_mentions(mentions: Iterable[_Mention], why_not_read: Callable[[Path], str]) -> MentionedFiles:
     blocks: list[Block] = []
     problems: list[str] = []
     for mention in mentions:
@@ -127,7 +124,7 @@ def _read_mentions(
             blocks.append(_mention_block(mention))
         except InputError as error:
             problems.append(f"not attached: {error}")
-    return tuple(blocks), tuple(problems)
+    return MentionedFiles(tuple(blocks), tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +139,15 @@ class _Mention:
     """The first and the last line to attach; None for the whole file."""
     is_external: bool = False
     """The user did not type the whole mention."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mentions:
+    """The mentions of files in a prompt."""
+
+    found: list[_Mention]
+    missing: Mapping[str, str]
+    """Why a mentioned name of a file names none, by the name."""
 
 
 def attached_text(label: str, text: str) -> Text:
@@ -171,7 +177,7 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     real_paths = {os.path.realpath(path) for path in paths}
 
     def without_mark(match: re.Match[str]) -> str:
-        mentions, _ = _find_mentions(match[0], folder, ())
+        mentions = _find_mentions(match[0], folder, ()).found
         is_attached = bool(mentions) and all(os.path.realpath(mention.path) in real_paths for mention in mentions)
         return match[0][1:] if is_attached else match[0]
 
@@ -289,8 +295,8 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             return line
 
 
-def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], Mapping[str, str]]:
-    """Return each existing mentioned file once, and why other mentioned names of files name none.
+def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> _Mentions:
+    """Return the mentions of files in a prompt, each file once.
 
     A file is external only if all of its mentions are external.
     """
@@ -314,7 +320,7 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[lis
         earlier = mentions_by_file.get((mention.path, mention.lines))
         if earlier is None or earlier.is_external:
             mentions_by_file[mention.path, mention.lines] = mention
-    return list(mentions_by_file.values()), missing
+    return _Mentions(list(mentions_by_file.values()), missing)
 
 
 def _mention_at(name: str, folder: Path) -> _Mention | None:

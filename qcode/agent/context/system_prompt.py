@@ -16,7 +16,7 @@ from qcode.agent.context.environment import Environment, environment_section
 from qcode.agent.context.instructions import Instructions
 from qcode.agent.context.memory import InstructionFiles
 from qcode.protocol.approvals import ApprovalMode, Spans
-from qcode.protocol.messages import Block
+from qcode.protocol.messages import Block, MentionedFiles
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -211,12 +211,13 @@ class _SteeringMessage:
 class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
-    `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. The second
-    argument of `find_mentions` is the external spans: the ranges of the text that come from a file of the project.
+    `find_mentions` returns the files that a text mentions. Its second argument is the external spans: the ranges of the
+    text that come from a file of the project.
+
     `on_change` is called with the blocks for the next prompt whenever they change.
     """
 
-    def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
+    def __init__(self, find_mentions: Callable[[str, Spans], MentionedFiles]) -> None:
         self._find_mentions = find_mentions
         self._pending: tuple[Block, ...] = ()
         self._steering_messages: list[_SteeringMessage] = []
@@ -247,11 +248,11 @@ class PendingAttachments:
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], external_spans: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: pending blocks, `attached`, and the files that `text` mentions."""
-        mentioned, problems = self._find_mentions(text, external_spans)
-        self.problems += problems
+        mentioned = self._find_mentions(text, external_spans)
+        self.problems += mentioned.problems
         pending = self._pending
         self._set_pending(())
-        return (*pending, *attached, *mentioned)
+        return (*pending, *attached, *mentioned.blocks)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return the blocks to send before a steering message.

@@ -342,15 +342,15 @@ class HostSession(Exchange):
             from qcode.agent.context.attachments import attach_mentions
 
             policy = self._conversation.policy
-            blocks, problems = attach_mentions(
+            mentioned = attach_mentions(
                 prompt,
                 self.agent.context.folder,
                 options.external_spans,
                 lambda path: why_not_read(policy, path),
                 self.agent.toolbox.names_resource,
             )
-            self._conversation.attach(blocks)
-            for problem in problems:
+            self._conversation.attach(mentioned.blocks)
+            for problem in mentioned.problems:
                 self.controls.notice(Notice("warning", problem))
         return prompt, options
 
