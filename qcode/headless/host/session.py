@@ -251,20 +251,24 @@ class HostSession(Exchange):
         return {"model": self._conversation.model}
 
     async def _rewind(self, request: JsonObject) -> JsonObject:
-        """Restore the files as they were before the turn of a message; return the answer with the changed files."""
+        """Restore the files as they were before the turn of a message; return the answer with the changed files.
+
+        A file that something else has changed since is not restored; the answer names it as an error.
+        """
         number = self._prompt_numbers.get(str(request.get("user_message_id")))
         if number is None:
             return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
         checkpoints = self._conversation.checkpoints
         try:
             plan = await checkpoints.plan_rewind(number, "files")
-            files: list[Json] = [file.path for file in plan.files if not file.refusal]
+            files: list[Json] = [file.path for file in plan.files if not file.refusal and not file.doubt]
             if request.get("dry_run") is True:
                 return {"canRewind": True, "filesChanged": files}
             report = await checkpoints.perform(plan)
         except ValueError as refusal:
             return {"canRewind": False, "error": str(refusal)}
-        error = {"error": "; ".join(report.problems)} if report.problems else {}
+        problems = [*(f"{file.path} {file.doubt}" for file in plan.doubtful), *report.problems]
+        error = {"error": "; ".join(problems)} if problems else {}
         return {"canRewind": True, "filesChanged": files, **error}
 
     async def _run_input(self, incoming: QueuedInput) -> int:

@@ -434,6 +434,17 @@ def test_files_are_rewound_to_a_message(tmp_path: Path) -> None:
         assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
+def test_file_that_the_user_edited_is_not_rewound_and_named(tmp_path: Path) -> None:
+    with hosting(tmp_path, EDIT, "--permission-mode", "accept-edits") as host:
+        host.greet()
+        host.ask(uuid="u1")
+        host.result()
+        (tmp_path / "work" / "a.txt").write_text("mine\n")
+        answer = host.control("rewind_files", user_message_id="u1")["response"]
+        assert answer == {"canRewind": True, "filesChanged": [], "error": "a.txt has been changed since"}
+        assert (tmp_path / "work" / "a.txt").read_text() == "mine\n"
+
+
 def test_context_usage_adds_up(tmp_path: Path) -> None:
     with hosting(tmp_path, []) as host:
         host.greet()
