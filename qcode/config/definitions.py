@@ -96,11 +96,12 @@ class CustomCommands:
     """Lines for the user, each naming its file."""
 
     def match_command(self, text: str) -> tuple[CustomCommand, str] | None:
-        """Return the command that `text` invokes and its arguments, None if it invokes none."""
+        """Return the command that `text` invokes and its arguments, None if it invokes none. Case is ignored."""
         match = _INVOCATION.fullmatch(text.strip())
         if match is None:
             return None
-        command = next((custom_command for custom_command in self.commands if custom_command.name == match[1]), None)
+        name = match[1].lower()
+        command = next((candidate for candidate in self.commands if candidate.name.lower() == name), None)
         return None if command is None else (command, match[2] or "")
 
 
@@ -110,7 +111,7 @@ def load_custom_commands(
     """Load the commands of the user, unless `config_dir` is None, and those of the project if `reads_project`.
 
     If names collide, the user's command takes precedence over the project's. A name in `used_names` (a command of the
-    app) takes precedence over both. Each command that is ignored is reported as a problem.
+    app) takes precedence over both. Case does not matter. Each command that is ignored is reported as a problem.
     """
     commands: dict[str, CustomCommand] = {}
     problems: list[str] = []
@@ -120,12 +121,13 @@ def load_custom_commands(
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
-            if name in used_names or name in commands:
-                owner = "a built-in command" if name in used_names else f"your {commands[name].file}"
+            key = name.lower()
+            if key in used_names or key in commands:
+                owner = "a built-in command" if key in used_names else f"your {commands[key].file}"
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
-                commands[name] = _read_command(name, file, is_project=is_project)
+                commands[key] = _read_command(name, file, is_project=is_project)
             except ConfigError as error:
                 problems.append(str(error))
     return CustomCommands(tuple(sorted(commands.values(), key=lambda command: command.name)), tuple(problems))

@@ -75,6 +75,15 @@ def test_project_command_marks_text_that_the_user_did_not_type(
     assert next(item for item in folders.load().commands if item.name == "b").project_ranges(arguments) == ()
 
 
+def test_case_of_a_command_name_is_ignored(folders: CommandFolders) -> None:
+    folders.write("Review.toml", 'prompt = "Do it."')
+    folders.write("review.toml", 'prompt = "Other."', in_project=True)
+    found = folders.load()
+    (command,) = found.commands
+    assert found.match_command("/review src") == found.match_command("/Review src") == (command, "src")
+    assert "review.toml: /review is ignored, your " in found.problems[0]
+
+
 def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
     folders.write("git/commit.toml", 'prompt = "c"')
     folders.write("git/log/short.toml", 'prompt = "s"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,19 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
         assert run.app.widgets.help.heading == "/git:review [path]"
 
     drive(test, conversation, commands=(REVIEW,))
+
+
+def test_custom_command_with_capitals_runs_in_any_case() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("/Git:Review src")
+        await run.until_idle()
+        await run.send("/git:review tests")
+        await run.until_idle()
+        assert conversation.prompts == ["Review src.", "Review tests."]
+
+    drive(test, conversation, commands=(replace(REVIEW, name="Git:Review"),))
 
 
 def test_command_with_its_own_settings_waits_for_the_end_of_the_turn() -> None:

@@ -197,7 +197,10 @@ class Command:
     run: Callable[[CommandContext, str], None]
     """Runs the command with its argument, without spaces around it."""
     names: tuple[str, ...] = ()
-    """The name typed after the slash, then its aliases. A command without names only has keys, or is in the palette."""
+    """The name typed after the slash, then its aliases, in lower case.
+
+    A command without names only has keys, or is in the palette.
+    """
     argument: str = ""
     """The argument as help shows it, such as `[name]`; in brackets if it is optional."""
     choices: Callable[[CommandContext], Sequence[str]] = _no_choices
@@ -313,8 +316,9 @@ def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequenc
 
 
 def find_command(name: str, commands: Sequence[Command]) -> Command | None:
-    """Return the command typed as `/name`, by its name or an alias."""
-    return next((command for command in commands if name in command.names), None)
+    """Return the command typed as `/name`, by its name or an alias. Case is ignored."""
+    lower_name = name.lower()
+    return next((command for command in commands if lower_name in command.names), None)
 
 
 def typed_names(commands: Sequence[Command]) -> list[str]:

@@ -76,7 +76,7 @@ def as_custom_command(custom: CustomCommand) -> Command:
         f"/{custom.name}",
         f"{description} ({owner})",
         partial(_send_custom, custom=custom),
-        names=(custom.name,),
+        names=(custom.name.lower(),),
         argument=custom.argument,
         is_prompt=True,
     )
@@ -134,7 +134,7 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         app_view.turns.submit(Submission(text, typed_text, attached))
         return
     name, argument = name_and_argument
-    command = find_command(name.lower(), context.commands)
+    command = find_command(name, context.commands)
     if command is None:
         replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
         return

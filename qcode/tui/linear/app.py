@@ -319,10 +319,10 @@ class LinearApp:
             await self._run_turn(text)
             return
         name, argument = name_and_argument
-        command = find_command(name.lower(), self.context.commands)
+        command = find_command(name, self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
             await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
-        elif command is None and (screen_command := find_command(name.lower(), COMMANDS)) is not None:
+        elif command is None and (screen_command := find_command(name, COMMANDS)) is not None:
             alternative = _ALTERNATIVES.get(screen_command.id, "/help lists the commands.")
             self.view.add_notice("warning", f"/{name} is not available in the linear mode. {alternative}")
         elif command is None:
