@@ -158,6 +158,7 @@ def show_keys_and_todos(context: CommandContext, widgets: MainWidgets) -> None:
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
+    context.required_app_view.themed_app.fold_keys = keys["fold"]
     widgets.transcript.content.fold_key = widgets.approval.view.show_all_key = key_names(keys["fold"][:1])
     widgets.new_text.key = key_names(keys["bottom"][:1])
     widgets.prompt.show_hint = context.required_app_view.hint

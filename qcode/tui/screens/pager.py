@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 from qcode.tui.messages import QUESTION_WAITING, QuestionWaiting
 from qcode.tui.panels.preview import Rows
 from qcode.tui.shared_widgets import SteadyInput, hanging_rows, key_hints
+from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.transcript.code import add_slot_to_range
 from qcode.tui.transcript.line import Line, shorten, style_of, wrap
 from qcode.tui.transcript.transcript import MatchRange, find_matches, pattern_of
@@ -50,14 +51,14 @@ def with_matches(lines: Sequence[Line], matches: Sequence[MatchRange], current: 
 class PagerScreen(ModalScreen[None]):
     """Shows rows under a title.
 
-    Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. `/` or Ctrl+F opens a search field, Enter
-    leaves it, n and N go to the other matches, and Esc ends the search. A subclass adds keys with `BINDINGS` and
-    returns them from `keys`.
+    Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or a key of `fold` closes. `/` or Ctrl+F opens a search
+    field, Enter leaves it, n and N go to the other matches, and Esc ends the search. A subclass adds keys with
+    `BINDINGS` and returns them from `keys`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c", "leave", "Close", priority=True, show=False),
-        Binding("q,enter,ctrl+o", "close", "Close", priority=True, show=False),
+        Binding("q,enter", "close", "Close", priority=True, show=False),
         Binding("slash,ctrl+f", "find", "Find", priority=True, show=False),
         Binding("n", "find_next(1)", "Next match", priority=True, show=False),
         Binding("N", "find_next(-1)", "Previous match", priority=True, show=False),
@@ -91,6 +92,11 @@ class PagerScreen(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self._scroll.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if isinstance(self.app, TerminalApp) and event.key in self.app.fold_keys and not self._field.has_focus:
+            event.stop()
+            self.action_close()
 
     @property
     def _scroll(self) -> VerticalScroll:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Static
 
@@ -30,11 +30,12 @@ from qcode.tui.shared_widgets import key_hints
 from qcode.tui.status import Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.signals import EndingSignals
+from qcode.tui.terminal.textual_internals import set_bindings
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from qcode.agent.options import RunContext
     from qcode.protocol.approvals import Decision
@@ -51,7 +52,6 @@ class TrustApp(ThemedApp, inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+c,ctrl+d", "quit_unanswered", "Quit", priority=True, show=False),
-        Binding("ctrl+o", "show_all", "Show all", priority=True, show=False),
     ]
 
     def __init__(
@@ -77,6 +77,23 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._signals: EndingSignals | None = None
         status = Status(model="", mode="default")
         self.widgets = MainWidgets(status, history or PromptHistory(), ui.show_thinking, clock)
+        self._use_keys(ui.keys)
+
+    def _use_keys(self, user_keys: Mapping[str, str]) -> None:
+        """Bind the keys of `fold`. The commands are imported only if the user has changed keys."""
+        if user_keys:
+            from qcode.tui.commands.keymap import keymap
+            from qcode.tui.commands.table import COMMANDS
+
+            self.fold_keys = keymap(user_keys, COMMANDS)["fold"]
+        show_all = [Binding(key, "show_all", "Show all", priority=True, show=False) for key in self.fold_keys]
+        set_bindings(self, BindingsMap([*self.BINDINGS, *show_all]))
+
+    def _show_fold_key(self) -> None:
+        if self.fold_keys != TrustApp.fold_keys:
+            from qcode.tui.commands.command import key_names
+
+            self.widgets.approval.view.show_all_key = key_names(self.fold_keys[:1])
 
     def compose(self) -> ComposeResult:
         widgets = self.widgets
@@ -111,6 +128,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
             await super().on_event(event)
 
     def _ask(self) -> None:
+        self._show_fold_key()
         self.widgets.approval.ask(self._question)
         self.widgets.approval.focus()
         self._is_asked = True

@@ -106,6 +106,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
 
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # Textual has `ClassVar[…] | None`
 
+    fold_keys: tuple[str, ...] = ("ctrl+o",)
+    """The keys of the command `fold`, which show a long text in full. In the pager, they close it."""
     had_focus = False
     """A widget had the focus when the last key or paste arrived."""
     _is_lent = False

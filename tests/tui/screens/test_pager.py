@@ -86,3 +86,16 @@ def test_match_that_crosses_a_wrap_is_found_and_highlighted_after_a_resize() -> 
         assert not plain & marked
 
     drive(test, ScriptedConversation())
+
+
+def test_pager_closes_with_the_configured_key_of_fold() -> None:
+    async def test(run: Running) -> None:
+        pager = await opened(run)
+        await run.pilot.press("ctrl+o")
+        assert run.app.screen is pager
+        await run.pilot.press("slash", "f8")
+        assert run.app.screen is pager, "the search field has the keys"
+        await run.pilot.press("escape", "f8")
+        await run.until(lambda: run.app.screen is not pager)
+
+    drive(test, ScriptedConversation(), keys={"fold": "f8"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,10 @@ def drive(
     detail: str = _FILES,
     size: tuple[int, int] = (80, 24),
     history: PromptHistory | None = None,
+    keys: Mapping[str, str] | None = None,
 ) -> TrustApp:
     clock = FixedClock()
-    app = TrustApp(run_context(), FolderTrust("Do you trust this folder?", detail), clock, history)
+    app = TrustApp(run_context(keys=keys), FolderTrust("Do you trust this folder?", detail), clock, history)
 
     async def body() -> None:
         async with app.run_test(size=size) as pilot:
@@ -147,6 +148,25 @@ def test_keys_at_the_foot_say_that_enter_selects_nothing_while_text_is_typed() -
         assert screen(app).split("\n")[-1].strip() == "Enter select  ·  Esc quit"
 
     drive(test)
+
+
+def test_pager_opens_and_closes_with_the_configured_key() -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        assert "F8 show all" in screen(app)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert not isinstance(app.screen, PagerScreen)
+        await pilot.press("f8")
+        await pilot.pause()
+        assert isinstance(app.screen, PagerScreen)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert isinstance(app.screen, PagerScreen)
+        await pilot.press("f8")
+        await pilot.pause()
+        assert not isinstance(app.screen, PagerScreen)
+
+    drive(test, "\n".join(f"+line {number}" for number in range(60)), keys={"fold": "f8"})
 
 
 def test_changes_that_do_not_fit_open_in_the_pager() -> None:
