@@ -287,6 +287,21 @@ def test_text_typed_at_an_approval_becomes_the_reason_for_no() -> None:
     drive(test, conversation)
 
 
+def test_typed_reason_is_shown_before_the_reason_for_asking_on_a_low_screen() -> None:
+    why = "Asks because python may do more than read · the command runs outside the sandbox"
+    conversation = _script(replace(COMMAND, why=why, prefix_rule="shell(ls *)", sandboxed_rule="shell(ls *)"))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.until(lambda: "Asks because" in run.screen)
+        await run.pilot.press(*"use it")
+        await run.until(lambda: "Typing: use it" in run.screen)
+        assert "No, and say why" in run.screen
+        await _stop(run)
+
+    drive(test, conversation, size=(70, 10))
+
+
 def test_reason_typed_at_an_approval_returns_to_the_prompt_after_a_yes() -> None:
     conversation = _script(COMMAND)
 

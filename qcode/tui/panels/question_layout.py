@@ -132,7 +132,7 @@ def arrange(
     question does not need them.
     """
     title = wrap_title(text, width)
-    notes = [row for note in text.notes_with_key for row in wrap(note, width)]
+    notes = [wrap(note, width) for note in text.notes_with_key]
     # Only the largest arrangement wraps choices that are not the current one.
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
@@ -155,7 +155,7 @@ def arrange(
 
 
 def _rows_of(
-    text: QuestionText, arrangement: _Arrangement, title: list[Line], notes: list[Line], width: int
+    text: QuestionText, arrangement: _Arrangement, title: list[Line], wrapped_notes: list[list[Line]], width: int
 ) -> QuestionRows:
     """Return the rows of every part in one arrangement. Rows of title and notes that do not fit scroll."""
     choices = choice_rows(
@@ -165,6 +165,7 @@ def _rows_of(
         wraps_current=arrangement.wraps_current,
         wraps_others=arrangement.wraps_others,
     )
+    notes = [row for rows in wrapped_notes for row in rows]
     is_title_cut, are_notes_cut = len(title) > arrangement.max_title, len(notes) > arrangement.max_notes
     keeps_name = text.ends_with_name and arrangement.max_title == 1
     before: list[Line] = []
@@ -182,13 +183,21 @@ def _rows_of(
         after = [*after, *notes]
     return QuestionRows(
         title,
-        clip(notes, arrangement.max_notes, width),
+        _clip_notes(wrapped_notes, arrangement.max_notes, width),
         choices.rows,
         choices.option_indexes,
         before=before,
         after=after,
         is_cut=choices.is_cut or is_title_cut or are_notes_cut,
     )
+
+
+def _clip_notes(wrapped_notes: list[list[Line]], max_rows: int, width: int) -> list[Line]:
+    """Return the first rows of the notes. The user's draft, which is the last of several, takes rows of the others."""
+    *reasons, draft = wrapped_notes or [[]]
+    reason_rows = [row for rows in reasons for row in rows]
+    draft_rows = clip(draft, max_rows, width)
+    return [*clip(reason_rows, max_rows - len(draft_rows), width), *draft_rows]
 
 
 def title_spans(
