@@ -383,13 +383,14 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
 def cost_total_text(status: Status | SessionTotals) -> str:
     """Return the cost of a session or a run; empty if no cost is known.
 
-    If a part is unknown, it is `at least $0.42`, or `cost unknown` if the known part is free.
+    If a part is unknown, it is `at least $0.42`, or `cost unknown` if the known part is free or below $0.0001.
     """
     if status.cost is None:
         return ""
+    known = cost_text(status.cost)
     if status.has_unknown_cost:
-        return f"at least {cost_text(status.cost)}" if status.cost else "cost unknown"
-    return cost_text(status.cost)
+        return "cost unknown" if not status.cost or known.startswith("<") else f"at least {known}"
+    return known
 
 
 def closing_text(event: TurnEnded, changes: DiffCount) -> str:
