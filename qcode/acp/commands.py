@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.agent.permissions import NO_RULES, Permissions
+from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, effective_mode, mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
@@ -228,7 +229,9 @@ def _command_row(name: str, description: str, argument_hint: str) -> JsonObject:
 def _permissions_text(permissions: Permissions) -> str:
     """Return the mode, the rules and the latest decisions as lines."""
     trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
-    rules = [f"  {rule.effect} {visible(rule.text)} ({visible(rule.origin)})" for rule in permissions.rules()]
+    rules = [
+        f"  {rule.effect} {visible(rule.text)} ({visible(with_tilde(rule.origin))})" for rule in permissions.rules()
+    ]
     calls = [
         f"  {record.decision}: {visible(record.call.name)}" + (f" ({visible(record.reason)})" if record.reason else "")
         for record in permissions.decisions()[-_MAX_DECISIONS:]

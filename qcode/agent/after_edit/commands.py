@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.config.kinds import FILE_PLACEHOLDER, CommandConfig
+from qcode.config.paths import with_tilde
 from qcode.config.settings import Settings
 from qcode.protocol.approvals import Ask, Choice
 from qcode.protocol.tools import ToolOutcome
@@ -84,7 +85,7 @@ class EditCommands:
                 if scope.policy.judge_command(self._command_line(command, path)).verdict != "ask":
                     continue
                 origin = self._settings.origin(f"after_edit.{step}")
-                question = f"Run the {step} command {_WHEN[step]}? ({visible(str(origin))})"
+                question = f"Run the {step} command {_WHEN[step]}? ({visible(with_tilde(str(origin)))})"
                 choices = (Choice(YES), Choice(NO))
                 answer = await scope.ask(question, visible_lines(command.line), choices)
                 self._answers[step, command.line] = answer == YES

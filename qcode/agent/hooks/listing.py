@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from qcode.agent.hooks.events import Handler
 from qcode.agent.hooks.runner import HandlerStats, shown_command
 from qcode.agent.hooks.sources import UnusedHook
+from qcode.config.paths import with_tilde
 from qcode.text.clean import visible_line
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
@@ -31,7 +32,7 @@ def hook_lines(
         matcher = f" ({visible_line(handler.matcher, _MAX_SHOWN_CHARS)})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
         details = [
-            str(handler.location) or "the program",
+            with_tilde(str(handler.location)) or "the program",
             f"{handler.timeout_s:g} s",
             f"on failure: {handler.on_failure}",
         ]
@@ -42,7 +43,7 @@ def hook_lines(
         lines.append(f"  {' · '.join(details)}")
     for hook in unused:
         command = visible_line(hook.label, _MAX_SHOWN_CHARS)
-        lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
+        lines.append(f"not run: {hook.event}: {command} ({with_tilde(hook.location)}): {hook.why}")
     return lines
 
 

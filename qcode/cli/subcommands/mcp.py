@@ -45,7 +45,7 @@ from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_std
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.load import convert_value, load
-from qcode.config.paths import MCP_FILE, ConfigPaths, exists_or_unknown, project_file
+from qcode.config.paths import MCP_FILE, ConfigPaths, exists_or_unknown, project_file, with_tilde
 from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError, UsageError
@@ -262,7 +262,7 @@ def _rows(specs: Sequence[ServerSpec], pins: Pins, context: ServerContext) -> li
     width = max((len(spec.name) for spec in specs), default=0)
     states = {spec.name: f"{_state(spec, pins, _files(spec, context))}{_login_note(spec, context)}" for spec in specs}
     return [
-        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(str(spec.origin))})"
+        f"{spec.name:<{width}}  {states[spec.name]}  {visible(spec.target)}  ({visible(with_tilde(str(spec.origin)))})"
         for spec in specs
     ]
 

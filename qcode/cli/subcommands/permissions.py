@@ -20,6 +20,7 @@ from qcode.agent.permissions import CHECKED_KINDS, CheckedKind, Permissions, per
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import context_without_config, folder_context, run_context
 from qcode.cli.terminal import working_folder, write_stderr, write_stdout
+from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.safety.policy import Policy
@@ -184,12 +185,12 @@ def _listed_json(permissions: Permissions) -> JsonObject:
 
 def list_lines(permissions: Permissions, *, is_complete: bool = True) -> Iterator[str]:
     """Yield the mode and every rule as lines, each with its origin; `is_complete`: the configuration is valid."""
-    yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
+    yield visible(f"mode {mode_label(permissions.mode)} ({with_tilde(permissions.mode_origin)})")
     if not permissions.is_trusted:
         yield "restricted folder: qcode asks before anything but reading; allow rules do not apply"
     rules = permissions.rules()
     for rule in rules:
-        yield visible(f"{rule.effect} {rule.text} ({rule.origin})")
+        yield visible(f"{rule.effect} {rule.text} ({with_tilde(rule.origin)})")
     if not rules and is_complete:
         yield "no rules: everything that the mode does not allow needs approval"
 

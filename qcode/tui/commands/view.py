@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.agent.settings import outcome_text
+from qcode.config.paths import with_tilde
 from qcode.text.clean import quoted
 from qcode.text.match import unknown_name_error
 from qcode.tui.commands.command import Command, CommandContext, is_prompt_empty, run_command, table_text
@@ -182,7 +183,7 @@ def _config(context: CommandContext, argument: str) -> None:
         _open_settings(context, name)
     else:
         listed = [settings[name]] if name else list(settings.values())
-        lines = table_text([(setting.name, f"{setting.display}  ({setting.origin})") for setting in listed])
+        lines = table_text([(setting.name, f"{setting.display}  ({with_tilde(setting.origin)})") for setting in listed])
         hint = f"/config NAME VALUE changes one. File: {context.agent.settings.file}."
         context.view.show_panel("Settings", f"{lines}\n{hint}")
 

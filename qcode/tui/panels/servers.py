@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import Decision, ServerApproval
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
@@ -112,7 +113,7 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     return (
         f"{status.name}: {state}{count}{disabled_count}",
         f"  {one_line(status.target)}",
-        f"  {one_line(status.origin)}",
+        f"  {one_line(with_tilde(status.origin))}",
         *problem,
     )
 

@@ -19,6 +19,7 @@ from qcode.agent.permissions import (
     Permissions,
     RuleInForce,
 )
+from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import RuleEffect, effective_mode, mode_label
 from qcode.safety.rules import KINDS
 from qcode.safety.verdict import Verdict
@@ -98,14 +99,14 @@ def mode_line(permissions: Permissions) -> str:
 
 def permissions_text(permissions: Permissions) -> str:
     """Return mode, rules and the latest decisions as lines."""
-    rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
+    rules = [f"  {rule_line(rule)}  ({visible(with_tilde(rule.origin))})" for rule in permissions.rules()]
     decisions = []
     for record in permissions.decisions()[-_MAX_DECISIONS:]:
         reason = f" ({visible(record.reason)})" if record.reason else ""
         decisions.append(f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}{reason}")
     return "\n".join(
         [
-            f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
+            f"{mode_line(permissions)}  ({visible(with_tilde(permissions.mode_origin))})",
             "",
             "Rules",
             *(rules or [f"  {NO_RULES}"]),
@@ -165,7 +166,7 @@ def change_rules(permissions: Permissions, action: str, text: str) -> str:
 def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
     """Remove a rule; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
-        raise ValueError(f"{rule.text} is set in {rule.origin}; change it there.")
+        raise ValueError(f"{rule.text} is set in {with_tilde(rule.origin)}; change it there.")
     permissions.remove(rule.number)
     return f"Removed: {rule_line(rule)}. The next call is judged without it."
 
@@ -173,7 +174,7 @@ def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
 def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
     """Save a rule for this folder; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
-        raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session.")
+        raise ValueError(f"{rule.text} is set in {with_tilde(rule.origin)} and already applies to every session.")
     permissions.save_rule(rule.number)
     return f"Saved for this folder: {rule_line(rule)}. /permissions removes it."
 

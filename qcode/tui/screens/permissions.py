@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.permissions import Permissions, RuleInForce, RuleScope
+from qcode.config.paths import with_tilde
 from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens import permission_text
@@ -183,7 +184,7 @@ class PermissionsScreen(Picker):
             return "Shift+Tab and /mode change it, permissions.mode in your config.toml sets it for the next start."
         rule = self._rules().get(row_id)
         if rule is not None:
-            return f"{permission_text.rule_line(rule)}\n{visible(rule.origin)}"
+            return f"{permission_text.rule_line(rule)}\n{visible(with_tilde(rule.origin))}"
         if not row_id.startswith("call:"):
             return ""
         decision = self._permissions.decisions()[int(row_id.removeprefix("call:"))]
@@ -200,12 +201,18 @@ class PermissionsScreen(Picker):
 
     def _rule_rows(self) -> list[PickerRow]:
         mode = PickerRow(
-            "mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin, is_summary=True
+            "mode",
+            permission_text.mode_line(self._permissions),
+            with_tilde(self._permissions.mode_origin),
+            is_summary=True,
         )
         rules = self._rules().items()
         return [
             mode,
-            *(PickerRow(row_id, permission_text.rule_line(rule), visible(rule.origin)) for row_id, rule in rules),
+            *(
+                PickerRow(row_id, permission_text.rule_line(rule), visible(with_tilde(rule.origin)))
+                for row_id, rule in rules
+            ),
         ]
 
     def _decision_rows(self) -> list[PickerRow]:

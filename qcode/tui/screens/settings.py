@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.settings import APPLIED_AT_ONCE, Setting, SettingsService, outcome_text
+from qcode.config.paths import with_tilde
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
@@ -321,7 +322,7 @@ def about_setting(setting: Setting, width: int) -> Content:
     """Return the description of a setting, the source of its value, and when a change applies."""
     moment = "immediately" if setting.name in APPLIED_AT_ONCE else "after a restart"
     when = setting.fixed_reason or f"changes apply {moment}"
-    origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
+    origin = f"from {with_tilde(setting.origin)}" if setting.origin != "default" else "the default"
     facts = shorten_to_rows(f"{setting.name} · {origin} · {when}", width, 1)
     meaning = shorten_to_rows(setting.meaning or setting.name, width, 2)
     return Content.styled(f"{meaning}\n{facts}", "$muted")

@@ -315,3 +315,12 @@ def test_listing_has_the_figures_of_a_session() -> None:
     assert lines[2] == "PreToolUse (Bash): guard"
     assert lines[3] == "  config.toml:7 · 600 s · on failure: ask · may allow · not run yet"
     assert lines[4] == "not run: Stop: ./x (settings.json): relative"
+
+
+def test_listing_shortens_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/you")
+    file = "/home/you/.config/qcode/config.toml"
+    hook = Handler("Stop", "", HookCommand("check"), 5, "go-on", "own", location=f"{file}:3", label="check")
+    lines = hook_lines([hook], [UnusedHook("Stop", "./x", f"{file}:4", "relative")])
+    assert lines[1].startswith("  ~/.config/qcode/config.toml:3 · ")
+    assert lines[2] == "not run: Stop: ./x (~/.config/qcode/config.toml:4): relative"

@@ -13,13 +13,18 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from qcode.agent.permissions import Origins, Permissions
 from qcode.protocol.approvals import NO_OPTIONS
+from qcode.safety.policy import Policy
+from qcode.safety.rules import Rules
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTargetPicker, ToolPicker, findings_lines
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.permission_text import permissions_text
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText
+from tests.safety.policies import NO_SANDBOX
 from tests.tui.harness import Running, drive
 from tests.tui.sample_project import FINDINGS, Project
 
@@ -402,3 +407,12 @@ def test_findings_keep_their_columns_and_what_needs_attention_stands_out() -> No
         ("      install ripgrep", ""),
         ("  ✗ x  y", "$text-error"),
     ]
+
+
+def test_list_of_permissions_shortens_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/you")
+    policy = Policy("default", Rules.of(deny=["shell(rm *)"]), True, Path("/home/you/work"), probes=NO_SANDBOX)
+    origins = Origins({"deny": ("/home/you/.config/qcode/config.toml:3",)}, "/home/you/.config/qcode/config.toml:1")
+    lines = permissions_text(Permissions(policy, origins)).split("\n")
+    assert lines[0].endswith("(~/.config/qcode/config.toml:1)")
+    assert "  deny shell(rm *)  (~/.config/qcode/config.toml:3)" in lines
