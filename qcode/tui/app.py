@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from qcode.agent.settings import Setting
     from qcode.protocol.events import Notice
     from qcode.tui.commands.command import Command
+    from qcode.tui.opening import SessionStart
     from qcode.tui.prompt.attachments import AttachmentFinder
     from qcode.tui.turns import State
 
@@ -431,7 +432,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     async def _open(self) -> None:
         """Open the agent in a thread: it imports many modules and runs git."""
         try:
-            commands, notices = await asyncio.to_thread(self._open_in_thread)
+            start = await asyncio.to_thread(self._open_in_thread)
         except QcodeError as error:
             self._opening_error = error
             self.exit(1)
@@ -444,16 +445,16 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             is_opening=False,
             is_restricted=not self.agent.trust.is_trusted,
         )
-        self._add_commands(commands)
-        self._show_conversation(notices)
+        self._add_commands(start.commands)
+        self._show_conversation(start.notices)
         self._start_work()
 
-    def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-        """Open the agent, which `run` releases even if the app has ended; return the commands and first notices."""
-        from qcode.tui.opening import read_commands
+    def _open_in_thread(self) -> SessionStart:
+        """Open the agent, which `run` releases even if the app has ended, and start its session."""
+        from qcode.tui.opening import start_session
 
         self._agent = self.open_agent()
-        return read_commands(self._agent)
+        return start_session(self._agent)
 
     def _start_work(self) -> None:
         """Start everything that needs the conversation, and replay the events that were held back."""
@@ -593,7 +594,5 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self._crash is None:
             from qcode.agent.crash import report_crash
 
-            report = self._agent.report_crash if self._agent is not None else None
-            self._crash = (
-                report(original_error(error)) if report else report_crash(original_error(error), self.context.env)
-            )
+            cause, agent = original_error(error), self._agent
+            self._crash = agent.report_crash(cause) if agent is not None else report_crash(cause, self.context.env)

@@ -16,6 +16,16 @@ from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
 from qcode.tui.commands.keymap import key_problems
 from qcode.tui.commands.table import COMMANDS, as_custom_command, as_skill_command
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """The commands of a new or resumed session, and the notices to show first."""
+
+    commands: tuple[Command, ...]
+    """The built-in commands, then those of files and skills. Tool servers may add others later."""
+    notices: tuple[Notice, ...]
 
 
 def open_agent(context: RunContext, selection: Selection) -> Agent:
@@ -28,14 +38,15 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
     return agent
 
 
-def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-    """Restore a resumed session; return the built-in commands, those of files and skills, and the first notices."""
+def start_session(agent: Agent) -> SessionStart:
+    """Restore the session to resume, if the user asked for one, and read the commands of files and skills."""
     custom = agent.custom_commands(typed_names(COMMANDS))
     options = agent.context.options
     restore_notices = restore_session(agent.conversation, options) if options.resume is not None else ()
     notices = (*restore_notices, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
     commands = (*COMMANDS, *map(as_custom_command, custom.commands))
-    return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
+    skills = map(as_skill_command, agent.skill_commands(typed_names(commands)))
+    return SessionStart((*commands, *skills), notices)
 
 
 def _check_key_bindings(settings: Settings) -> None:

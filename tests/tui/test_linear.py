@@ -50,7 +50,7 @@ from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear.app import LinearApp
 from qcode.tui.linear.terminal import LineTerminal
-from qcode.tui.opening import read_commands
+from qcode.tui.opening import start_session
 from tests.agent.context.folders import make_executable
 from tests.fakes.conversation import talk as real_talk
 from tests.fakes.scripted import Call, calls_reply, text_reply
@@ -87,8 +87,7 @@ class Typed(LineTerminal):
 
 
 def linear(agent: Agent, typed: Typed) -> LinearApp:
-    commands, _ = read_commands(agent)
-    return LinearApp(agent, WELCOME, typed, commands=commands, clock=FixedClock())
+    return LinearApp(agent, WELCOME, typed, commands=start_session(agent).commands, clock=FixedClock())
 
 
 def talk(conversation: ScriptedConversation, *lines: str, width: int = 0, **given: Any) -> list[str]:

@@ -52,7 +52,7 @@ def test_cost_of_a_title_does_not_hide_the_cost_of_a_turn_that_has_started_since
 
 def test_terminal_title_has_the_cleaned_and_bounded_session_and_folder() -> None:
     written: list[str] = []
-    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title = TerminalTitle("~/project", written.append, lambda text: None, has_title=True, has_bell=False)
     terminal_title.begin()
     terminal_title.show_session_title("Dates in\x07 the \x1b[31mparser")
     terminal_title.announce("working")
@@ -85,7 +85,7 @@ def test_terminal_title_counts_down_while_the_turn_waits_for_a_limit() -> None:
 
     drive(test, conversation)
     written: list[str] = []
-    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title = TerminalTitle("~/project", written.append, lambda text: None, has_title=True, has_bell=False)
     terminal_title.announce("working")
     terminal_title.count_down("2 h 10 min")
     terminal_title.count_down("")
@@ -94,7 +94,7 @@ def test_terminal_title_counts_down_while_the_turn_waits_for_a_limit() -> None:
 
 def test_terminal_title_is_restored_when_disabled_and_set_again_when_enabled() -> None:
     written: list[str] = []
-    terminal_title = TerminalTitle("~/project", written.append, lambda why: None, has_title=True, has_bell=False)
+    terminal_title = TerminalTitle("~/project", written.append, lambda text: None, has_title=True, has_bell=False)
     terminal_title.begin()
     terminal_title.use_title(False)
     terminal_title.announce("working")

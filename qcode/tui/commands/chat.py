@@ -214,7 +214,7 @@ CHAT: tuple[Command, ...] = (
         names=("connect",),
         argument="[provider]",
         choices=lambda context: context.agent.keys.names(),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "mode",
@@ -260,7 +260,7 @@ INTERRUPTS: tuple[Command, ...] = (
         "Interrupt the turn and keep the partial reply.",
         _escape,
         keys=("escape",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "interrupt",
@@ -268,7 +268,7 @@ INTERRUPTS: tuple[Command, ...] = (
         "Interrupt the turn, or clear the prompt. Press it twice to quit.",
         lambda context, _: context.required_app_view.cancel_keys.interrupt(context.view.leave),
         keys=("ctrl+c",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command("quit", "Quit", "Quit qcode.", lambda context, _: context.view.leave(), names=("quit", "exit")),
     Command(
@@ -278,7 +278,7 @@ INTERRUPTS: tuple[Command, ...] = (
         lambda context, _: context.view.leave(),
         keys=("ctrl+d",),
         when=is_prompt_empty,
-        needs_screen=True,
+        needs_app=True,
     ),
 )
 
@@ -307,7 +307,7 @@ PROMPT: tuple[Command, ...] = (
         names=("editor",),
         keys=("ctrl+g",),
         when=_is_editable,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "history-search",
@@ -316,7 +316,7 @@ PROMPT: tuple[Command, ...] = (
         lambda context, _: context.required_app_view.prompt.search_history(),
         keys=("ctrl+r",),
         when=_is_typing_prompt,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "paste",
@@ -325,7 +325,7 @@ PROMPT: tuple[Command, ...] = (
         lambda context, _: context.required_app_view.paste(),
         keys=("ctrl+v", "alt+v"),
         when=_is_writing_prompt,
-        needs_screen=True,
+        needs_app=True,
     ),
 )
 
@@ -446,7 +446,7 @@ TASKS: tuple[Command, ...] = (
         _attach_aside,
         keys=("ctrl+s",),
         when=lambda context: context.required_app_view.can_add_aside,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "background",
@@ -456,7 +456,7 @@ TASKS: tuple[Command, ...] = (
         names=("background", "bg"),
         keys=("ctrl+b",),
         when=lambda context: bool(context.agent.conversation.background.calls),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "jobs",

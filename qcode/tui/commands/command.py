@@ -158,8 +158,8 @@ class CommandContext:
 
     @property
     def required_app_view(self) -> AppView:
-        """`app_view`, for a command that `needs_screen` and therefore runs only in the app."""
-        assert self.app_view is not None, "a command that needs a screen was run without one"
+        """`app_view`, for a command that `needs_app`."""
+        assert self.app_view is not None, "a command that needs the app was run in the linear mode"
         return self.app_view
 
     def use_mode(self, mode: ApprovalMode) -> None:
@@ -210,7 +210,7 @@ class Command:
     """Returns whether the keys run the command now; otherwise they keep their usual effect."""
     opens_picker: bool = False
     """The command opens a picker if it has no argument, except in the linear mode."""
-    needs_screen: bool = False
+    needs_app: bool = False
     """The command is not available in the linear mode."""
     is_prompt: bool = False
     """The command sends a prompt, and takes any argument."""

@@ -366,6 +366,6 @@ SERVERS: tuple[Command, ...] = (
         names=("mcp",),
         argument="[name | restart name]",
         choices=_server_choices,
-        needs_screen=True,
+        needs_app=True,
     ),
 )

@@ -140,7 +140,7 @@ HELP: tuple[Command, ...] = (
         _keys,
         names=("keys",),
         keys=("f1",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "keys-empty",
@@ -149,6 +149,6 @@ HELP: tuple[Command, ...] = (
         _keys,
         keys=("question_mark",),
         when=is_prompt_empty,
-        needs_screen=True,
+        needs_app=True,
     ),
 )

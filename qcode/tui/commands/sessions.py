@@ -319,7 +319,7 @@ SESSIONS: tuple[Command, ...] = (
         "Go back to the state before one of your messages: conversation, files or both.",
         _rewind,
         names=("rewind", "checkpoints"),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "undo",
@@ -339,7 +339,7 @@ SESSIONS: tuple[Command, ...] = (
         _compact,
         names=("compact", "compress"),
         argument="[focus]",
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "context",
@@ -368,7 +368,7 @@ SESSIONS: tuple[Command, ...] = (
         names=("resume", "sessions"),
         argument="[id | words]",
         opens_picker=True,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command("rename", "Rename the session", "Give this session a name.", _rename, names=("rename",), argument="name"),
     Command("fork", "Fork the session", "Continue in a copy of this session.", _fork, names=("fork",)),

@@ -58,7 +58,7 @@ VIEW: tuple[Command, ...] = (
         argument="[name]",
         choices=lambda context: (AUTO, *context.required_app_view.themed_app.theme_names),
         opens_picker=True,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "copy",
@@ -75,7 +75,7 @@ VIEW: tuple[Command, ...] = (
         lambda context, _: context.required_app_view.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "fold",
@@ -83,7 +83,7 @@ VIEW: tuple[Command, ...] = (
         "Fold or unfold reasoning and tool output; show all of a long question.",
         lambda context, _: context.required_app_view.fold(),
         keys=("ctrl+o",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "choose-card",
@@ -91,7 +91,7 @@ VIEW: tuple[Command, ...] = (
         "Choose a card with j and k; Enter folds or unfolds it, Esc returns to the prompt.",
         lambda context, _: context.required_app_view.choose_card(),
         keys=("alt+o",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "page-up",
@@ -99,7 +99,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll up a page.",
         lambda context, _: context.required_app_view.scroll_transcript("page_up"),
         keys=("pageup",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "page-down",
@@ -107,7 +107,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll down a page.",
         lambda context, _: context.required_app_view.scroll_transcript("page_down"),
         keys=("pagedown",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "top",
@@ -115,7 +115,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the start.",
         lambda context, _: context.required_app_view.scroll_transcript("home"),
         keys=("ctrl+home",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "bottom",
@@ -123,7 +123,7 @@ VIEW: tuple[Command, ...] = (
         "Scroll to the end and stay there.",
         lambda context, _: context.required_app_view.scroll_transcript("end"),
         keys=("ctrl+end",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "search",
@@ -131,7 +131,7 @@ VIEW: tuple[Command, ...] = (
         "Search the transcript. Press it again to stay at the match.",
         lambda context, _: context.required_app_view.toggle_search(),
         keys=("ctrl+f",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "previous-message",
@@ -139,7 +139,7 @@ VIEW: tuple[Command, ...] = (
         "Go to your previous message.",
         lambda context, _: context.required_app_view.jump(-1),
         keys=("alt+up",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "next-message",
@@ -147,7 +147,7 @@ VIEW: tuple[Command, ...] = (
         "Go to your next message, or to the end.",
         lambda context, _: context.required_app_view.jump(1),
         keys=("alt+down",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "redraw",
@@ -155,7 +155,7 @@ VIEW: tuple[Command, ...] = (
         "Redraw the screen.",
         lambda context, _: context.required_app_view.redraw(),
         keys=("ctrl+l",),
-        needs_screen=True,
+        needs_app=True,
     ),
     Command(
         "palette",
@@ -163,7 +163,7 @@ VIEW: tuple[Command, ...] = (
         "Find a command by name.",
         lambda context, _: open_palette(context),
         keys=("ctrl+p",),
-        needs_screen=True,
+        needs_app=True,
     ),
 )
 
@@ -249,7 +249,7 @@ SETTINGS: tuple[Command, ...] = (
         "Turn vim mode for the prompt on or off.",
         _vim,
         names=("vim",),
-        needs_screen=True,
+        needs_app=True,
     ),
 )
 

@@ -43,7 +43,7 @@ from qcode.tui.failures import Failures, report_failure
 from qcode.tui.linear.questions import LinearQuestions
 from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.linear.view import LinearView
-from qcode.tui.opening import open_agent, read_commands
+from qcode.tui.opening import open_agent, start_session
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch, commands_of, quit_question
 from qcode.tui.panels.todos import are_all_done, todo_changes, todo_lines, todo_summary, todos_in, todos_of
@@ -175,7 +175,7 @@ class LinearApp:
         self.aside = AsideTalk(agent)
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
-        offered = (*(command for command in commands if not command.needs_screen), self._output_command())
+        offered = (*(command for command in commands if not command.needs_app), self._output_command())
         model_use = ModelUse(agent, notify=self._command_view.notify, on_change=lambda: None)
         self.context = CommandContext(agent, offered, model_use, self._command_view)
         self._open_approvals: list[TurnApproval] = []
@@ -413,11 +413,11 @@ def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> i
 
 def run_linear_with(agent: Agent, welcome: Welcome) -> int:
     """Run the linear mode with an open agent; the caller closes it."""
-    commands, notices = read_commands(agent)
+    start = start_session(agent)
 
     async def talk() -> int:
         terminal = LineTerminal()
-        app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
+        app = LinearApp(agent, welcome, terminal, commands=start.commands, notices=start.notices)
         terminal.on_interrupt(app.stop, app.quit_hint)
         with terminal.end_at_signals((signal.SIGTERM, signal.SIGHUP)):
             code = await terminal.run_until_signal(app.run())

@@ -92,7 +92,7 @@ class LinearQuestions:
             self._print_detail(approval, form)
         risks = risk_line(ensure_visible(approval.detail)) if form.format == "command" else ""
         # The list of all reasons repeats the line with the first ones, but not where the command runs.
-        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.why,)
+        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.reason,)
         for line in (risks, *reasons):
             if line:
                 view.print_text(line)
@@ -123,7 +123,7 @@ class LinearQuestions:
             result = chosen.result
             if isinstance(result, Option) and result.warning:
                 confirmation = confirmation_form(result, form)
-                self._view.print_text(confirmation.why)
+                self._view.print_text(confirmation.reason)
                 self._show_choices(confirmation.options)
                 result = (await self._choose(confirmation, None)).result
                 if result is BACK:

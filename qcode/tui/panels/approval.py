@@ -563,7 +563,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Return the parts of the shown question for a width in cells."""
         form = self._form
         is_warning = BACK in self.options
-        why = ((form.why, style_of("risk" if is_warning else "dim")),) if form.why else ()
+        reason = ((form.reason, style_of("risk" if is_warning else "dim")),) if form.reason else ()
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
@@ -572,7 +572,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         )
         return QuestionText(
             title=self._title_spans(width),
-            notes=tuple(filter(None, (why, draft))),
+            notes=tuple(filter(None, (reason, draft))),
             options=() if form.is_text_only else tuple(map(self._with_written_text, form.options)),
             current=self._index if self.has_highlighted_choice else -1,
             is_warning=is_warning,

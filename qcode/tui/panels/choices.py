@@ -94,10 +94,10 @@ class Form:
     """The decision whose text the user types: `Deny` with a reason, or `Answer`."""
     hint: str = "Why not, or what to do instead?"
     """Shown in the empty text field."""
-    why: str = ""
+    reason: str = ""
     """The reason for asking, one line."""
     reasons: tuple[str, ...] = ()
-    """Every reason for asking, the worst first, if `why` leaves out some of them."""
+    """Every reason for asking, the worst first, if `reason` leaves out some of them."""
     initial_index: int = 0
     """The index of the option that is highlighted at first."""
     typing_caption: str = ""
@@ -168,9 +168,9 @@ _TRUST_OPTIONS = (
 def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
-        case ToolApproval(kind=kind, why=why, reasons=reasons):
+        case ToolApproval(kind=kind, why=reason, reasons=reasons):
             format = "call" if kind == "other" else kind
-            return Form(_tool_options(approval), format, why=why, reasons=reasons, typing_caption=_TYPING_REASON)
+            return Form(_tool_options(approval), format, reason=reason, reasons=reasons, typing_caption=_TYPING_REASON)
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS, typing_caption=_TYPING_REASON)
         case ImpossibleCall():
@@ -239,10 +239,10 @@ def reason_list(reasons: Sequence[str]) -> str:
 def location_sentence(form: Form) -> str:
     """Return where a command runs, as a sentence; empty for other calls.
 
-    It is the end of `form.why`, such as `it changes files · the command runs outside the sandbox`.
+    It is the end of `form.reason`, such as `it changes files · the command runs outside the sandbox`.
 
     """
-    location = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
+    location = form.reason.rpartition(" · ")[2] if form.format == "command" and " · " in form.reason else ""
     return f"{capitalized(location)}." if location else ""
 
 
@@ -299,7 +299,7 @@ _PREFIX_WARNING = (
 
 def confirmation_form(option: Option, form: Form) -> Form:
     """Return the form that shows the warning of an option and asks for confirmation."""
-    return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning, reasons=())
+    return replace(form, options=(replace(option, letter="y", warning=""), BACK), reason=option.warning, reasons=())
 
 
 def _answers_to(question: Question) -> tuple[Option, ...]:

@@ -69,7 +69,7 @@ class QuestionView(Vertical):
         self._text = Static(id="approval-text", markup=False)
         self._scroll = VerticalScroll(self._text, id="approval-preview", can_focus=False)
         self._mark = Static(id="approval-more", markup=False)
-        self._notes = Static(id="approval-why", markup=False)
+        self._notes = Static(id="approval-notes", markup=False)
         self._choices = Static(id="approval-options", markup=False)
 
     def compose(self) -> ComposeResult:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from qcode.tui.prompt.vim import motions, operators
 from qcode.tui.prompt.vim.grammar import VimCommand
-from qcode.tui.prompt.vim.motions import Find, clamped, first_non_blank, is_line_end, line_end, line_start
+from qcode.tui.prompt.vim.motions import Find, first_non_blank, is_line_end, line_end, line_start, normal_cursor
 from qcode.tui.prompt.vim.objects import Extent, text_object
 from qcode.values import dataclass
 
@@ -118,7 +118,7 @@ class MovingCursor:
             end, is_done = move(text, index, count, is_big=is_big)
             # With fewer words before the cursor, `3b` moves as far as it can. `d3b` does the same, and deletes nothing.
             if command.operator and not is_done:
-                self.cursor = clamped(text, end)
+                self.cursor = normal_cursor(text, end)
                 return None
             return Motion(end, is_inclusive=is_end)
         # `cw` on a word acts as `ce`; at the end of the word it changes only the last letter.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.tui.prompt.labels import Labels, label_spans
 from qcode.tui.prompt.vim.machine import Vim
-from qcode.tui.prompt.vim.motions import clamped, line_start, nth_line
+from qcode.tui.prompt.vim.motions import line_start, normal_cursor, nth_line
 from qcode.tui.prompt.vim.undo import difference
 from qcode.tui.prompt.vim.units import Units
 
@@ -117,7 +117,7 @@ class VimKeys:
         if self._vim.mode != "normal" or column < len(line) or not line:
             return location
         packed = self._units.pack(line)
-        return row, len(self._units.unpack(packed[: clamped(packed, len(packed))]))
+        return row, len(self._units.unpack(packed[: normal_cursor(packed, len(packed))]))
 
     @property
     def selected_text(self) -> str:

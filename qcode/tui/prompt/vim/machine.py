@@ -15,11 +15,11 @@ from qcode.tui.prompt.vim.cursor import MovingCursor
 from qcode.tui.prompt.vim.grammar import LINES, SELECTION, InvalidKeysError, VimCommand, parse
 from qcode.tui.prompt.vim.motions import (
     END_OF_LINE,
-    clamped,
     first_non_blank,
     is_line_end,
     line_end,
     line_start,
+    normal_cursor,
 )
 from qcode.tui.prompt.vim.objects import more_words, paragraph_rows, text_object
 from qcode.tui.prompt.vim.operators import ChangedText, Region, Register
@@ -125,7 +125,7 @@ class Vim(MovingCursor):
             if text != self.text and self.is_visual:
                 self.mode = "normal"
             self.wanted_column = None
-            cursor = cursor if self.is_visual else clamped(text, cursor)
+            cursor = cursor if self.is_visual else normal_cursor(text, cursor)
         self._set_state(text, cursor)
 
     def select(self, text: str, anchor: int, cursor: int) -> None:
@@ -187,7 +187,7 @@ class Vim(MovingCursor):
     def _leave_visual(self) -> None:
         self._last_selection = (self._anchor, self.cursor, self.mode)
         self.mode, self.wanted_column = "normal", None
-        self.cursor = clamped(self.text, self.cursor)
+        self.cursor = normal_cursor(self.text, self.cursor)
 
     def _set_state(self, text: str, cursor: int) -> None:
         self.text, self.cursor = text, cursor
@@ -225,7 +225,7 @@ class Vim(MovingCursor):
         self._end_insertion()
         self.mode = "normal"
         self.wanted_column = None
-        self.cursor = clamped(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
+        self.cursor = normal_cursor(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
         self._history.record(self.text, self.cursor)
 
     def _run(self, command: VimCommand, change: _Change | None = None) -> None:
@@ -255,7 +255,7 @@ class Vim(MovingCursor):
         motion = self.motion(command)
         if motion is None:
             return
-        self.cursor = motion.end if self.is_visual else clamped(self.text, motion.end)
+        self.cursor = motion.end if self.is_visual else normal_cursor(self.text, motion.end)
         if command.name not in ("j", "k"):
             self.wanted_column = END_OF_LINE if command.name == "$" else None
 
@@ -383,7 +383,7 @@ class Vim(MovingCursor):
                 self._apply_change(operators.clear(text, region))
                 self._enter_insert(command, change)
             elif operator == "y":
-                self.cursor = clamped(text, self.cursor)
+                self.cursor = normal_cursor(text, self.cursor)
         elif operator in (">", "<"):
             times = count if command.name == SELECTION else 1
             self._apply_change(operators.shift(text, region, times if operator == ">" else -times))
@@ -393,7 +393,7 @@ class Vim(MovingCursor):
             self._apply_change(operators.fill(text, region, command.argument))
         elif operator == "J":
             joined = operators.join(text, region.start, max(2, text.count("\n", region.start, region.end) + 1))
-            self._apply_change(joined or ChangedText(text, clamped(text, region.start)))
+            self._apply_change(joined or ChangedText(text, normal_cursor(text, region.start)))
         else:
             self._put_over(command, region, count)
 
@@ -456,7 +456,7 @@ class Vim(MovingCursor):
         elif index + count <= line_end(text, index):
             if command.argument == "\n":
                 changed = f"{text[:index]}\n{text[index + count :]}"
-                edited = ChangedText(changed, clamped(changed, index + 1))
+                edited = ChangedText(changed, normal_cursor(changed, index + 1))
             else:
                 edited = operators.replace(
                     text, Region(index, index + count), command.argument * count, index + count - 1
@@ -484,7 +484,7 @@ class Vim(MovingCursor):
         step = self._history.redo() if is_redo else self._history.undo()
         if step is None:
             return False
-        cursor = step.end if self.mode == "insert" else clamped(step.text, step.cursor)
+        cursor = step.end if self.mode == "insert" else normal_cursor(step.text, step.cursor)
         self.text, self.cursor, self.wanted_column = step.text, cursor, None
         return True
 

@@ -42,8 +42,8 @@ def first_non_blank(text: str, index: int) -> int:
     return max(start, end - 1) if non_blank is None else non_blank
 
 
-def clamped(text: str, index: int) -> int:
-    """Return the position for the cursor of normal mode, which never rests behind the last character of a line."""
+def normal_cursor(text: str, index: int) -> int:
+    """Return the cursor of normal mode nearest to `index`: on a character of the line, never after its last one."""
     index = max(0, min(index, len(text)))
     return index - 1 if is_line_end(text, index) and index > line_start(text, index) else index
 

@@ -6,12 +6,12 @@ An operator gets a `Region` and returns a `ChangedText`: the whole text and its 
 from __future__ import annotations
 
 from qcode.tui.prompt.vim.motions import (
-    clamped,
     first_non_blank,
     is_in_indent,
     is_line_end,
     line_end,
     line_start,
+    normal_cursor,
     nth_line,
 )
 from qcode.values import dataclass
@@ -91,7 +91,7 @@ def delete(text: str, region: Region) -> ChangedText:
     start, end = region.start, region.end
     if not region.is_lines:
         changed = text[:start] + text[end:]
-        return ChangedText(changed, clamped(changed, start))
+        return ChangedText(changed, normal_cursor(changed, start))
     # The line break after the lines is deleted too, or the one before them if they are the end of the text.
     changed = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
     return ChangedText(changed, first_non_blank(changed, min(start, len(changed))))
@@ -104,7 +104,7 @@ def clear(text: str, region: Region) -> ChangedText:
 
 def replace(text: str, region: Region, new: str, cursor: int) -> ChangedText:
     changed = text[: region.start] + new + text[region.end :]
-    return ChangedText(changed, clamped(changed, cursor))
+    return ChangedText(changed, normal_cursor(changed, cursor))
 
 
 def change_case(text: str, region: Region, case: str, cursor: int) -> ChangedText:
@@ -148,7 +148,7 @@ def join(text: str, index: int, count: int) -> ChangedText | None:
     has_text = bool(before)
     for number in range(count - 1):
         if end == len(text):
-            return None if number == 0 else ChangedText(text, clamped(text, position))
+            return None if number == 0 else ChangedText(text, normal_cursor(text, position))
         after = line_end(text, end + 1)
         following = text[end + 1 : after].lstrip(" \t")
         has_space = not has_text or before.endswith((" ", "\t"))
@@ -156,7 +156,7 @@ def join(text: str, index: int, count: int) -> ChangedText | None:
         text = f"{text[:end]}{space}{following}{text[after:]}"
         position, end = end, end + len(space) + len(following)
         before, has_text = following, has_text or bool(following)
-    return ChangedText(text, clamped(text, position))
+    return ChangedText(text, normal_cursor(text, position))
 
 
 def put(text: str, index: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
@@ -174,7 +174,7 @@ def put(text: str, index: int, register: Register, count: int, *, is_after: bool
     position = index + 1 if is_after and not is_line_end(text, index) else index
     changed = text[:position] + new * count + text[position:]
     cursor = position if "\n" in new else position + len(new) * count - 1
-    return ChangedText(changed, clamped(changed, max(cursor, 0)))
+    return ChangedText(changed, normal_cursor(changed, max(cursor, 0)))
 
 
 def put_over(text: str, region: Region, register: Register, count: int) -> ChangedText:
@@ -188,7 +188,7 @@ def put_over(text: str, region: Region, register: Register, count: int) -> Chang
         return ChangedText(changed, first_non_blank(changed, region.start + 1))
     changed = text[: region.start] + new + text[region.end :]
     cursor = region.start if "\n" in new else region.start + max(0, len(new) - 1)
-    return ChangedText(changed, clamped(changed, cursor))
+    return ChangedText(changed, normal_cursor(changed, cursor))
 
 
 def go_to_line(text: str, number: int | None) -> int:
