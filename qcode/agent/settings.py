@@ -166,7 +166,7 @@ def _value(settings: Settings, path: tuple[str, ...]) -> object:
 def _typed(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0")  # a float as an integer, such as `30`
 
 
 def _choices(key: Key) -> tuple[str, ...]:

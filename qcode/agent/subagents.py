@@ -319,7 +319,8 @@ class SubagentRun:
         self._parent.session.record_requests(effect.attempts)
 
     def store_compaction(self, effect: Compact) -> None:
-        """Do nothing: the turn holds the compacted messages, and the file has all messages."""
+        """Store nothing: the turn holds the compacted messages, and the file has all messages."""
+        self._toolbox.forget_instructions()
 
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)

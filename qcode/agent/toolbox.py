@@ -32,7 +32,7 @@ from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
 from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
-from qcode.tools.tool import Preview, Tool, ToolRunContext
+from qcode.tools.tool import Preview, Tool, ToolRunContext, failed
 from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
@@ -374,10 +374,12 @@ class Toolbox:
         )
         limit = self._settings.tool_timeout_s
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as timer:
                 with self.workspace.allow_targets(allowed_targets), self._accept_changes(allowed_targets):
                     return await self._run(name, arguments, max_chars, context, ask)
-        except TimeoutError:
+        except TimeoutError as error:
+            if not timer.expired():  # a timeout inside the tool, for example of a file on a network drive
+                return failed(f"{name}: {error.strerror or 'an operation timed out'}")
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
             return ToolOutcome(text, is_error=True, summary="timed out")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +90,11 @@ class _Check:
             return []
         return self.task.result()
 
+    @property
+    def has_error(self) -> bool:
+        """Whether a check that is done found an error."""
+        return any(finding.is_error for finding in self.findings)
+
 
 @dataclass(frozen=True, slots=True)
 class _CheckedText:
@@ -97,6 +102,14 @@ class _CheckedText:
 
     digest: str
     problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _EditProblems:
+    """The problems of a file before and after an edit."""
+
+    before: tuple[Problem, ...] = ()
+    after: tuple[Problem, ...] = ()
 
 
 class AfterEdit:
@@ -127,9 +140,9 @@ class AfterEdit:
 
     async def finish(self, outcome: ToolOutcome, scope: CommandScope) -> ToolOutcome:
         """Return the outcome of a call that changed files, with the results of the steps and without `edits`."""
+        all_edits, outcome = outcome.edits, replace(outcome, edits=())
         # Only files that the model may read: no checker gets a secret file.
-        edits = [edit for edit in outcome.edits if scope.policy.judge_file(edit.path, "read").is_allowed]
-        outcome = replace(outcome, edits=())
+        edits = [edit for edit in all_edits if scope.policy.judge_file(edit.path, "read").is_allowed]
         if not scope.policy.is_trusted or outcome.is_error or not edits:
             return outcome
         await self._commands.ask_approval(scope, [edit.path for edit in edits if edit.after is not None])
@@ -137,22 +150,27 @@ class AfterEdit:
         notes: list[str] = []
         formatted = [await self._run_formatter(edit, scope, notes) for edit in edits]
         if notes:
-            outcome = _with_formatted(outcome, formatted, notes, self._workspace)
+            by_path = {edit.path: edit for edit in (*all_edits, *formatted)}
+            outcome = _with_formatted(outcome, tuple(by_path.values()), notes, self._workspace)
         checks = [self._start_check(edit, scope) for edit in formatted[:MAX_FILES]]
         tasks = [check.task for check in checks if check is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=WAIT_S)
-        return self._with_findings(outcome, {edit.path for edit in formatted})
+        return self._with_findings(outcome, {Path(edit.path) for edit in formatted})
 
     def with_late_findings(self, outcome: ToolOutcome) -> ToolOutcome:
-        """Return the outcome of a call that changed no file, with the findings about earlier edits for the model."""
+        """Return the outcome of a call that changed no file, with the findings about earlier edits.
+
+        The model gets them; the user sees only their number in the summary, because they are not about this call.
+        """
         return replace(self._with_findings(outcome, set()), problems="")
 
-    def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
+    def _with_findings(self, outcome: ToolOutcome, paths: set[Path]) -> ToolOutcome:
         """Add the findings of all finished checks; findings about files not in `paths` are from earlier edits."""
-        current = [finding for path, finding in self._available_findings() if str(path) in paths]
-        late = [finding for path, finding in self._available_findings() if str(path) not in paths]
-        self._drop_finished_checks()
+        current: list[FileFinding] = []
+        late: list[FileFinding] = []
+        for check in self._take_finished_checks():
+            (current if check.path in paths else late).extend(check.findings)
         self._warnings += self._servers.take_failures()
         if not current and not late:
             return outcome
@@ -172,14 +190,12 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _available_findings(self) -> Iterator[tuple[Path, FileFinding]]:
-        """Yield the findings of the finished checks, each with the path of its file."""
-        for path, check in self.checks.items():
-            if check.task.done():
-                yield from ((path, finding) for finding in check.findings)
-
-    def _drop_finished_checks(self) -> None:
-        self.checks = {path: check for path, check in self.checks.items() if not check.task.done()}
+    def _take_finished_checks(self, *, only_errors: bool = False) -> list[_Check]:
+        """Remove and return the finished checks. `only_errors`: only those that found an error."""
+        taken = [check for check in self.checks.values() if check.task.done() and (check.has_error or not only_errors)]
+        for check in taken:
+            del self.checks[check.path]
+        return taken
 
     async def _run_formatter(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
         """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
@@ -254,34 +270,37 @@ class AfterEdit:
             return ()
         try:
             async with asyncio.timeout(MAX_CHECK_S):
-                old, new = await self._old_and_new_problems(path, before, after)
+                problems = await self._problems_of_edit(path, before, after)
         except TimeoutError:
             await self._servers.disable(path, f"a check took longer than {MAX_CHECK_S:g} s")
             return ()
         except (OSError, RuntimeError, ValueError):
             return ()  # for example, the sandbox no longer works
-        return new_problems(old, new, before, after)
+        return new_problems(problems.before, problems.after, before, after)
 
-    async def _old_and_new_problems(
-        self, path: Path, before: str | None, after: str
-    ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
-        """Return the problems of the file before and after; the problems of the last checked text are cached."""
-        cached = self._checked_texts.get(path)
-        old: tuple[Problem, ...] | None = None  # None: unknown, so the old text is checked too
-        if before is None:
-            old = ()  # a new file had no problems
-        elif cached is not None and cached.digest == _digest(before):
-            old = cached.problems
-        texts = (after,) if before is None or old is not None else (before, after)
+    async def _problems_of_edit(self, path: Path, before: str | None, after: str) -> _EditProblems:
+        """Return the problems of a file before and after an edit; empty if nothing can check the file."""
+        known = self._known_problems(path, before)
+        texts = (after,) if known is not None or before is None else (before, after)
         problems_by_text = await self._problems_by_text(path, texts)
         if problems_by_text is None:
-            return (), ()
-        new = problems_by_text[-1]
+            return _EditProblems()
+        *checked_before, new = problems_by_text
         self._checked_texts.pop(path, None)
         self._checked_texts[path] = _CheckedText(_digest(after), new)
         while len(self._checked_texts) > _MAX_CACHED_FILES:
             del self._checked_texts[next(iter(self._checked_texts))]
-        return (problems_by_text[0] if old is None else old), new
+        return _EditProblems(checked_before[0] if checked_before else known or (), new)
+
+    def _known_problems(self, path: Path, text: str | None) -> tuple[Problem, ...] | None:
+        """Return the problems of a text without a check: of a missing file, or of the last checked text of a file.
+
+        None: the text must be checked.
+        """
+        if text is None:
+            return ()
+        last = self._checked_texts.get(path)
+        return last.problems if last is not None and last.digest == _digest(text) else None
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         """Return the problems of each text, from the language server or a checker; None if neither gives a result."""
@@ -324,14 +343,14 @@ class AfterEdit:
         scope = self._scope
         if scope is None or not scope.policy.is_trusted:
             return ""
-        late = [finding for _, finding in self._available_findings() if finding.is_error]
         has_rounds_left = self._rounds < self._settings.max_rounds
-        blocks = []
-        if late and has_rounds_left:
-            self._drop_finished_checks()
-            blocks = [
-                diagnostics_block(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late
-            ]
+        # Checks that found only warnings do not keep the turn from ending; the next result reports them.
+        failed_checks = self._take_finished_checks(only_errors=True) if has_rounds_left else []
+        blocks = [
+            diagnostics_block(finding.label, f"Found late: {finding.title}", finding.lines)
+            for check in failed_checks
+            for finding in check.findings
+        ]
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", path="", scope=scope)  # the tests are not about one file

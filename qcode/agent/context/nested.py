@@ -7,6 +7,7 @@ because most sessions use no such file.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -60,6 +61,8 @@ class NestedInstructions:
         self._start_instructions = start_instructions
         self._reads_project = reads_project
         self._may_read = may_read
+        self._lock = threading.Lock()
+        """Held while files are attached: calls that run in parallel must not attach the same file twice."""
         self._attached_files: dict[Path, _SeenFile] = {}
         self._notices: dict[str, None] = {}
 
@@ -85,6 +88,11 @@ class NestedInstructions:
         """Return the instructions for the files of a call, empty without instructions. Reads files."""
         if not self._reads_project():
             return ""
+        with self._lock:
+            return self._attach_files(paths)
+
+    def _attach_files(self, paths: Iterable[str]) -> str:
+        """Return the instructions for the files of a call that the model does not have, and record them as attached."""
         loader: InstructionLoader | None = None
         for path in map(Path, paths):
             if not path.is_relative_to(self._root) or path == self._root:

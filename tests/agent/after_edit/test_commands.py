@@ -15,6 +15,8 @@ from qcode.protocol.errors import ConfigError
 from qcode.protocol.events import ApprovalRequested, Notice, SteeringAdded, ToolOutput, TurnEvent
 from qcode.safety.rules import Rules
 from tests.agent.after_edit.editing import DONE, Editing, edit, write
+from tests.fakes.conversation import Model
+from tests.fakes.scripted import call_reply
 
 FORMAT = {"diagnostics": False, "format": "sed -i s/bad/good/ {file}"}
 SED = Rules.of(allow=["shell(sed -i *)"])
@@ -95,6 +97,16 @@ def test_formatter_that_changes_the_file_and_fails_is_recorded_as_a_change(tmp_p
     assert "The formatter changed a.txt after this edit" in editing.told[0]
     assert second.state == "done", second
     assert (editing.work / "a.txt").read_text() == "three\n"
+
+
+def test_diff_of_a_secret_file_stays_if_the_formatter_changes_another_file(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: .env\n+KEY=1\n*** Add File: a.txt\n+bad\n*** End Patch"
+    replies, model = (call_reply("apply_patch", {"input": patch}), DONE), Model("gpt-5")
+    editing = Editing(tmp_path, *replies, settings=FORMAT, mode="bypass", model=model, is_attended=True)
+    (finished,) = editing.run(on_event=editing.allow)
+    assert "+++ b/.env\n" in finished.outcome.diff
+    assert "+good\n" in finished.outcome.diff
+    assert finished.outcome.summary == "+2 -0 lines, formatted"
 
 
 def test_command_that_would_ask_does_not_run_unattended_and_is_reported_once(tmp_path: Path) -> None:

@@ -168,6 +168,25 @@ def test_errors_found_late_prevent_the_end_of_the_turn(tmp_path: Path, monkeypat
     assert "Found late: 1 new problem after this edit:\na.fake:1:1: error: slow" in steered[0]
 
 
+def test_warning_of_another_slow_check_is_kept_when_errors_prevent_the_end_of_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "WAIT_S", 0.01)
+    replies = write("warning: later\n", "w.fake"), write("error: slow\n"), DONE, READ, DONE
+    editing = Editing(tmp_path, *replies, server=fake_server(f"waits={tmp_path}/go"))
+
+    async def played() -> None:
+        async for event in editing.it.conversation.submit("go"):
+            if isinstance(event, ToolFinished) and event.outcome.content.startswith("Created a.fake"):
+                (tmp_path / "go").touch()
+                tasks = [check.task for check in editing.made[0].checks.values()]
+                await asyncio.wait(tasks, timeout=5)
+        await editing.it.conversation.close()
+
+    asyncio.run(played())
+    assert "From an earlier edit, 1 new problem after this edit:\nw.fake:1:1: warning: later" in editing.told[2]
+
+
 def test_second_edit_before_the_first_result_reports_both_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.01)
     replies = write("x\n"), edit("x", "error: one\nx"), edit("x", "error: two"), DONE

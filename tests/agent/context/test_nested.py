@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,22 @@ def test_nested_file_is_added_again_after_a_change_or_a_compaction(repo: Monorep
     assert repo.touched(nested, "docs/a.md") == ["the docs, changed"]
     assert repo.touched(nested.for_subagent(), "docs/a.md") == ["the docs, changed"]
     assert repo.touched(nested, "docs/a.md") == []
+
+
+def test_instructions_come_once_if_two_calls_touch_the_same_folder_at_the_same_time(repo: Monorepo) -> None:
+    texts: list[list[str]] = []
+    second = threading.Thread(target=lambda: texts.append(repo.touched(nested, "docs/a.md")))
+
+    def may_read(path: Path) -> bool:
+        if path.parent.name == "docs" and not second.ident:  # the first call reads the file
+            second.start()
+            second.join(timeout=0.2)  # ends at once if it does not wait for the first call
+        return True
+
+    nested = InstructionFiles(repo.root, repo.root, None, lambda: True, may_read).nested()
+    texts.append(repo.touched(nested, "docs/a.md"))
+    second.join()
+    assert sorted(texts) == [[], ["docs"]]
 
 
 def test_instructions_of_untrusted_projects_dependencies_and_nested_repositories_are_not_read(repo: Monorepo) -> None:

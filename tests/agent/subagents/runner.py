@@ -80,9 +80,13 @@ class AgentRunner(ConversationRunner[ByPrompt]):
 
 
 def open_conversation(base: Path, scripts: Mapping[str, Sequence[Reply]], **more: Any) -> AgentRunner:
-    """Return a conversation that may start sub-agents; `more` as in `tests.fakes.conversation.open_conversation`."""
+    """Return a conversation that may start sub-agents.
+
+    `facts` replaces the facts of its model; the other arguments are those of `tests.fakes.conversation`.
+    """
     tool = SubagentTool(tuple((kind.name, kind.purpose) for kind in KINDS), has_small_model="small" in more)
-    found = conversation.open_conversation(base, ByPrompt(scripts), Model(facts=FACTS), subagent_tool=tool, **more)
+    model = Model(facts=more.pop("facts", FACTS))
+    found = conversation.open_conversation(base, ByPrompt(scripts), model, subagent_tool=tool, **more)
     return AgentRunner(**vars(found))
 
 

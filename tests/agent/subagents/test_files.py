@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+from qcode.agent.context.memory import InstructionFiles
+from qcode.protocol.events import AgentEvent, Compacted
 from qcode.protocol.messages import ToolResult
-from tests.agent.subagents.runner import inner_results, open_conversation, results, resumed, starting
+from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, resumed, starting
 from tests.fakes.conversation import ended
 from tests.fakes.scripted import call_reply, text_reply
 
@@ -109,3 +112,27 @@ def test_killed_sub_agent_is_answered_with_the_calls_it_started(tmp_path: Path) 
     assert any("the outcome is unknown" in notice for notice in loaded.notices)
     session.close()
     one.conversation.release()
+
+
+def test_compaction_of_a_sub_agent_lets_folder_instructions_come_again(tmp_path: Path) -> None:
+    docs = tmp_path / "work/docs"
+    docs.mkdir(parents=True)
+    for name, text in {
+        "AGENTS.md": "rules of docs",
+        "a.md": "a",
+        "b.md": "b",
+        "big.txt": "some words\n" * 2_000,
+    }.items():
+        (docs / name).write_text(text)
+    reads = [call_reply("read", {"path": f"docs/{name}"}) for name in ("a.md", "big.txt", "b.md")]
+    memory = InstructionFiles(docs.parent, docs.parent, None, lambda: True)
+    facts = replace(FACTS, context_window=12_000)
+    one = open_conversation(
+        tmp_path,
+        {"": [starting("look"), text_reply("Done.")], "look": [*reads, text_reply("Read.")]},
+        facts=facts,
+        nested=memory.nested,
+    )
+    events = one.run()
+    assert any(isinstance(event, AgentEvent) and isinstance(event.event, Compacted) for event in events)
+    assert ["rules of docs" in inner.outcome.content for inner in inner_results(events)] == [True, False, True]

@@ -153,6 +153,13 @@ def test_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None
     play(test, configuring(file), "network.max_retries")
 
 
+@pytest.mark.parametrize(("number", "typed"), [("30.0", "30"), ("0.3000001", "0.3000001"), ("1234567.5", "1234567.5")])
+def test_number_in_the_file_is_offered_for_editing_without_rounding(file: Path, number: str, typed: str) -> None:
+    file.write_text(f"[tools]\ntool_timeout_s = {number}\n")
+    (setting,) = [found for found in configuring(file).settings() if found.name == "tools.tool_timeout_s"]
+    assert setting.typed_value == typed
+
+
 def test_all_keys_are_named_on_a_small_screen(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.resize_terminal(40, 20)
