@@ -55,6 +55,13 @@ def test_demo_lists_the_folder(cli: CliRunner) -> None:
     assert "apple.txt" in done.result["result"]
 
 
+def test_demo_answers_with_the_plan_if_no_user_can_approve_it(cli: CliRunner) -> None:
+    done = play(cli, "make a plan", "--permission-mode", "plan")
+    assert used(done) == []
+    assert "# Write `planned.py`" in done.result["result"]
+    assert "Shift+Tab" not in done.result["result"]
+
+
 def test_demo_reads_a_file(cli: CliRunner) -> None:
     (cli.work / "README.md").write_text("# Apples\n")
     done = play(cli, "read README.md")

@@ -45,6 +45,7 @@ from qcode.providers.demo.scene import (
     summary_of,
     tokens_of,
 )
+from qcode.text.json import parse_object, text_in
 
 DEMO_MODEL = "demo"
 DEMO_FACTS = ModelFacts(
@@ -67,6 +68,8 @@ LIMIT_MODEL = "limit"
 LIMIT_S = 5.0
 OVERLOADED_MODEL = "overloaded"
 """A model that refuses every request as overloaded."""
+_PLAN_IS_ANSWER = "The plan is the answer"
+"""The system prompt says this in plan mode if no user can approve a plan, as in pipe mode."""
 DEMO_MODELS = (DEMO_MODEL, LIMIT_MODEL, OVERLOADED_MODEL)
 
 
@@ -182,18 +185,20 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
     return tuple(
-        Text(_unavailable_text(block.name, request))
+        Text(_replacement_of(block, request))
         if isinstance(block, ToolCall) and block.name not in offered
         else block
         for block in script
     )
 
 
-def _unavailable_text(tool: str, request: ModelRequest) -> str:
-    """Return the sentence that replaces a call of `tool`, which `request` does not allow."""
-    if tool == "exit_plan_mode" and request.allows_calls:
+def _replacement_of(call: ToolCall, request: ModelRequest) -> str:
+    """Return the text that replaces `call`, which `request` does not allow."""
+    if call.name == "exit_plan_mode" and request.allows_calls:
+        if _PLAN_IS_ANSWER in request.system:
+            return f"\n{text_in((parse_object(call.arguments) or {}).get('plan'))}"
         return "I can submit a plan only in plan mode: in the app, switch to it with Shift+Tab, then ask again.\n"
-    return f"I would call `{tool}` now, but that tool is not available here.\n"
+    return f"I would call `{call.name}` now, but that tool is not available here.\n"
 
 
 def _arguments_after(script: Script, tails: tuple[str, ...]) -> Script | None:
