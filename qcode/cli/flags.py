@@ -343,21 +343,24 @@ def _shared_flags(*names: str) -> tuple[Flag, ...]:
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
-_FOLDER_FLAGS = (*_shared_flags("--cwd", "--trust", "--settings"), Flag("--json", "on"))
+_JSON_FLAG = Flag("--json", "on", "print a list or a fact as JSON, for scripts")
+_NO_CHECK_FLAG = Flag("--no-check", "on", "store a key without checking it at the provider")
+_FOLDER_FLAGS = (*_shared_flags("--cwd", "--trust", "--settings"), _JSON_FLAG)
 """The flags of subcommands that print facts about a folder."""
 _RUN_SECTIONS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
 """The sections of the flags of subcommands that run a conversation."""
 SUBCOMMANDS: dict[str, Subcommand] = {
     "acp": Subcommand(
         flags=(
-            Flag("--login", "on"),
+            Flag("--login", "on", "ask for an API key in the terminal instead, and store it"),
             *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
-            *_shared_flags("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
+            *_shared_flags("--settings", "--mcp-config", "--no-hooks", "--no-skills"),
+            *_shared_flags("--debug-log", "--no-session", "--verbose"),
         )
     ),
     "auth": Subcommand(
         {"login": PROVIDER_PLACEHOLDER, "status": PROVIDER_PLACEHOLDER, "logout": PROVIDER_PLACEHOLDER},
-        (Flag("--no-check", "on"), *_FOLDER_FLAGS),
+        (_NO_CHECK_FLAG, *_FOLDER_FLAGS),
     ),
     "batch": Subcommand(
         flags=(
@@ -365,7 +368,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--jobs N", "positive"),
             Flag("--ray ADDRESS", "text"),
             *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
-            *_shared_flags("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
+            *_shared_flags("--cwd", "--settings", "--mcp-config", "--no-hooks", "--no-skills", "--no-session"),
         )
     ),
     "config": Subcommand(
@@ -377,20 +380,20 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         dict.fromkeys(("claude", "codex", "gemini", "qwen", "opencode"), ()),
         (Flag("--write", "on"), *_FOLDER_FLAGS),
     ),
-    "login": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ()), (Flag("--no-check", "on"),)),
+    "login": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ()), (_NO_CHECK_FLAG,)),
     "logout": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ())),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
             *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
-            *_shared_flags("--cwd", "--mcp-config", "--settings", "--no-session"),
+            *_shared_flags("--cwd", "--mcp-config", "--settings", "--no-hooks", "--no-skills", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
             Flag("--no-browser", "on"),
             Flag("--client-id ID", "text"),
             Flag("--callback-port N", "positive"),
-            Flag("--json", "on"),
+            _JSON_FLAG,
         ),
     ),
     "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_FOLDER_FLAGS)),
@@ -403,7 +406,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
                 "--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"
             ),
             Flag("--jsonl", "on"),
-            Flag("--json", "on"),
+            _JSON_FLAG,
             *_shared_flags("--trust", "--yolo"),
         ),
     ),
@@ -428,14 +431,10 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_FOLDER_FLAGS,
         ),
     ),
-    "skills": Subcommand(
-        {"list": (), "show": (), "check": ()}, (*_shared_flags("--cwd", "--trust"), Flag("--json", "on"))
-    ),
+    "skills": Subcommand({"list": (), "show": (), "check": ()}, (*_shared_flags("--cwd", "--trust"), _JSON_FLAG)),
     "stats": Subcommand(flags=(Flag("--all", "on"), *_FOLDER_FLAGS)),
-    "themes": Subcommand(flags=(*_shared_flags("--cwd"), Flag("--json", "on"))),
-    "trust": Subcommand(
-        {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared_flags("--cwd"), Flag("--json", "on"))
-    ),
+    "themes": Subcommand(flags=(*_shared_flags("--cwd"), _JSON_FLAG)),
+    "trust": Subcommand({"show": (), "accept": (), "forget": (), "list": ()}, (*_shared_flags("--cwd"), _JSON_FLAG)),
     "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
     "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),
     "version": Subcommand(),
@@ -503,7 +502,7 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     (
         "qcode acp",
         "serve an editor (Zed, JetBrains, Neovim, Toad): speak the Agent Client Protocol on stdio; takes the flags of "
-        "Model, Output limits, Limits of one prompt, Permissions and Other",
+        "Model, Output limits, Limits of one prompt and Permissions, and a few others",
     ),
     ("qcode doctor", "print what needs attention here, then the facts: trust, files, keys, sandbox, terminal"),
     (
@@ -525,8 +524,8 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "qcode mcp serve",
-        "serve other agents as a tool server on stdio, with the tools ask and permissions_check; takes -C, --trust, "
-        "-m and flags of Permissions",
+        "serve other agents as a tool server on stdio, with the tools ask and permissions_check; takes -C and the "
+        "flags of Model, Output limits, Limits of one prompt and Permissions",
     ),
     ("qcode hooks list", "list the hooks that run here, and those that do not, each with the reason"),
     (

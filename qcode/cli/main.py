@@ -31,7 +31,7 @@ from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
 from qcode.garbage import without_gc
 from qcode.protocol.errors import ExitCode, QcodeError
 
-_ACP_USAGE = "use: qcode acp [--login] [FLAGS]; FLAGS are those of model, limits, permissions, servers, settings, trust"
+_ACP_USAGE = "use: qcode acp [--login] [FLAGS]; qcode help acp lists the flags"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -245,6 +245,13 @@ def test_flag_for_linear_mode_names_the_ways_to_start_it() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["acp", "batch", "mcp"])
+def test_subcommand_that_runs_conversations_can_switch_hooks_and_skills_off(name: str) -> None:
+    options, _, _ = parse_subcommand(name, ["--no-hooks", "--no-skills"], "usage")
+    assert options.no_hooks
+    assert options.no_skills
+
+
 @pytest.mark.parametrize("typed", [["--permission-mode", "ask"], ["--permission-mode=ask"]])
 def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
     assert parse(typed).permission_mode == "default"

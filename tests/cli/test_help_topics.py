@@ -45,6 +45,12 @@ def test_every_topic_has_a_text(topic: str, capfd: pytest.CaptureFixture[str]) -
         assert all(f"qcode {other} " not in out for other in SUBCOMMANDS if other != topic)
 
 
+@pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if SUBCOMMANDS[name].flags])
+def test_help_of_a_subcommand_names_each_of_its_flags(name: str) -> None:
+    text = " ".join(topic_lines(name))
+    assert [flag.typed for flag in SUBCOMMANDS[name].flags if not any(each in text for each in flag.names)] == []
+
+
 def test_help_topic_shows_subcommand_and_section_of_the_same_name(capfd: pytest.CaptureFixture[str]) -> None:
     out = printed(capfd, "sessions")
     assert "qcode sessions export ID" in out

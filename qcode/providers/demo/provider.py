@@ -185,9 +185,7 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
     return tuple(
-        Text(_replacement_of(block, request))
-        if isinstance(block, ToolCall) and block.name not in offered
-        else block
+        Text(_replacement_of(block, request)) if isinstance(block, ToolCall) and block.name not in offered else block
         for block in script
     )
 

@@ -73,6 +73,7 @@ complete -c qcode -n '__qcode_command acp' -l add-dir -x -a '(__fish_complete_di
 complete -c qcode -n '__qcode_command acp' -l trust
 complete -c qcode -n '__qcode_command acp' -l settings -r
 complete -c qcode -n '__qcode_command acp' -l mcp-config -r
+complete -c qcode -n '__qcode_command acp' -l no-hooks
 complete -c qcode -n '__qcode_command acp' -l no-skills
 complete -c qcode -n '__qcode_command acp' -l debug-log -r
 complete -c qcode -n '__qcode_command acp' -l no-session
@@ -128,6 +129,7 @@ complete -c qcode -n '__qcode_command batch' -s C -x -a '(__fish_complete_direct
 complete -c qcode -n '__qcode_command batch' -l cwd -x -a '(__fish_complete_directories)'
 complete -c qcode -n '__qcode_command batch' -l settings -r
 complete -c qcode -n '__qcode_command batch' -l mcp-config -r
+complete -c qcode -n '__qcode_command batch' -l no-hooks
 complete -c qcode -n '__qcode_command batch' -l no-skills
 complete -c qcode -n '__qcode_command batch' -l no-session
 complete -c qcode -n '__qcode_command batch' -l no-session-persistence
@@ -220,6 +222,8 @@ complete -c qcode -n '__qcode_command mcp' -s C -x -a '(__fish_complete_director
 complete -c qcode -n '__qcode_command mcp' -l cwd -x -a '(__fish_complete_directories)'
 complete -c qcode -n '__qcode_command mcp' -l mcp-config -r
 complete -c qcode -n '__qcode_command mcp' -l settings -r
+complete -c qcode -n '__qcode_command mcp' -l no-hooks
+complete -c qcode -n '__qcode_command mcp' -l no-skills
 complete -c qcode -n '__qcode_command mcp' -l no-session
 complete -c qcode -n '__qcode_command mcp' -l no-session-persistence
 complete -c qcode -n '__qcode_command mcp' -l env -r
