@@ -14,11 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from qcode.agent import outcomes
+from qcode.agent.permissions import why_not_read
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
 from qcode.headless.lines import encode, init_line, line_without_turn, replayed_line
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode
+from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
+from qcode.protocol.messages import Block
 from qcode.streams import REQUEST_OVERHEAD_BYTES, OutputLostError, StdinReader
 from qcode.text.json import JsonObject
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MESSAGE_OVERHEAD_BYTES = 1_000
 """The bytes to `hold` for each queued message in addition to its line."""
+COMPACT = "/compact"
 NOTHING_ARRIVED = "there is no prompt: no message arrived on standard input"
 
 
@@ -35,6 +38,8 @@ class _CancelledMessage:
 
 
 QueuedInput: TypeAlias = UserMessage | InvalidLine | _CancelledMessage
+ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
+"""A prompt, the blocks attached to it, and the options of its turn."""
 
 
 async def run_exchange(
@@ -69,6 +74,8 @@ class Exchange:
         self._end_reason: str | None = None
         """Why the input has ended, empty for its regular end; None while more input may follow."""
         self._current_run: Run | None = None
+        self._expansion: asyncio.Task[ExpandedPrompt] | None = None
+        """Expands the prompt of the next turn; it may run a command, or wait for a tool server."""
         self._reader: StdinReader | None = None
         self._line_count = 0
         self._has_result = False
@@ -168,6 +175,8 @@ class Exchange:
         if control.subtype == "interrupt":
             if self._current_run is not None:
                 self._current_run.cancel()
+            elif self._expansion is not None:
+                self._expansion.cancel()
             elif self._queued:
                 self._release_queued(self._queued[0])
                 self._queued[0] = _CancelledMessage()
@@ -219,13 +228,93 @@ class Exchange:
                 if self._output.agent.context.options.replay_user_messages:
                     replayed = replayed_line(incoming.line, self._output.agent.conversation.session_id)
                     await self._unless_stopped(self._output.write(encode(replayed)))
-                self._output.agent.conversation.attach(incoming.attached)
-                self._current_run = Run(self._output)
+                expanded = await self._expanded(incoming, self._output.turn)
+                if isinstance(expanded, int):
+                    return expanded
+                prompt, options = expanded
+                self._current_run = Run(replace(self._output, turn=options))
                 try:
-                    return await self._current_run.run_turn(incoming.prompt, self._interrupts)
+                    return await self._current_run.run_turn(prompt, self._interrupts)
                 finally:
                     self._current_run = None
                     self._has_result = True
+
+    async def _expanded(self, message: UserMessage, options: TurnOptions) -> tuple[str, TurnOptions] | int:
+        """Attach the blocks of a message and the files that it mentions; return its prompt and the options of its turn.
+
+        If the prompt cannot be sent, write its result and return the exit code.
+        """
+        self._expansion = asyncio.get_running_loop().create_task(self._expand(message, options))
+        try:
+            await asyncio.wait({self._expansion})
+            if self._expansion.cancelled():
+                await self._write_result_without_turn(None)
+                return ExitCode.INTERRUPTED
+            prompt, blocks, options = self._expansion.result()
+        except QcodeError as problem:
+            await self._output.stderr.write_line(str(problem))
+            await self._write_result_without_turn(problem.info)
+            return problem.exit_code
+        finally:
+            self._expansion.cancel()
+            self._expansion = None
+        self._output.agent.conversation.attach((*message.attached, *blocks))
+        return prompt, options
+
+    async def _expand(self, message: UserMessage, options: TurnOptions) -> ExpandedPrompt:
+        """Expand the command or skill of a message, and read the files and resources that it mentions.
+
+        A message with `client_composed` stays as it is. Raise `QcodeError` if the skill, or a command in its text, may
+        not run, or if a tool server has no such prompt.
+        """
+        agent, prompt = self._output.agent, message.prompt
+        if message.line.get("client_composed") is True:
+            return prompt, (), replace(options, finds_files=False)
+        match = agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
+        if match is not None:
+            command, arguments = match
+            options = replace(
+                options,
+                model="" if agent.context.options.model else command.model,
+                output=command.output,
+                external_spans=command.project_ranges(arguments),
+                shown_prompt=prompt,
+            )
+            prompt = command.expand(arguments)
+        elif agent.skills is not None and prompt.partition(" ")[0] != COMPACT:
+            skill_match = agent.skills.match_typed(prompt)
+            if skill_match is not None:
+                prompt, of_skill = await agent.skill_prompt(*skill_match)
+                model = "" if agent.context.options.model else of_skill.model
+                options = replace(of_skill, model=model, is_append_only=options.is_append_only)
+        blocks = await self._mentioned_files(prompt, options)
+        # `finds_files` also turns on the mentions of tool servers. The files are read already.
+        options = replace(options, finds_files=True, typed_text=None)
+        prompt, of_servers, options = await agent.toolbox.expand_prompt(prompt, (), options)
+        return prompt, (*blocks, *of_servers), replace(options, finds_files=False)
+
+    async def _mentioned_files(self, prompt: str, options: TurnOptions) -> tuple[Block, ...]:
+        """Return the files that the prompt mentions as `@path`, and report those that cannot be attached."""
+        if "@" not in prompt:
+            return ()
+        from qcode.agent.context.attachments import attach_mentions
+
+        agent = self._output.agent
+        policy = agent.conversation.policy
+        mentioned = attach_mentions(
+            prompt,
+            agent.context.folder,
+            options.external_spans,
+            lambda path: why_not_read(policy, path),
+            agent.toolbox.names_resource,
+        )
+        for problem in mentioned.problems:
+            await self._report_problem(problem)
+        return mentioned.blocks
+
+    async def _report_problem(self, text: str) -> None:
+        """Tell the user of the run about a problem with a prompt."""
+        await self._output.stderr.write_line(text)
 
     async def _write_result_without_turn(self, error: ErrorInfo | None) -> None:
         """Write the result of a line that started no turn; an `error` of None means that it was interrupted."""
@@ -253,6 +342,8 @@ class Exchange:
     def _force(self) -> None:
         if self._current_run is not None:
             self._current_run.force()
+        if self._expansion is not None:
+            self._expansion.cancel()
         self._stop_requested.set()
         self._queue_changed.set()
 

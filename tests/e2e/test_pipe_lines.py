@@ -123,6 +123,36 @@ def test_blocks_keep_their_order(cli: CliRunner) -> None:
     assert sent[1]["source"]["media_type"] == "image/png"
 
 
+def test_commands_and_mentioned_files_are_expanded_as_in_a_typed_prompt(cli: CliRunner) -> None:
+    (cli.work / "notes.txt").write_text("the notes\n")
+    commands = cli.home / ".claude/commands"
+    commands.mkdir(parents=True)
+    (commands / "review.md").write_text("Review this: $ARGUMENTS\n")
+    with FakeServer("openai", [Turn(text="one"), Turn(text="two")]) as server:
+        composed_line = {**user("/review @x.md"), "client_composed": True}
+        done = cli.ask(server, *LINES, stdin=as_input(user("/review @notes.txt and @missing.txt"), composed_line))
+        expanded, _, composed = [message.text for message in server.requests[1].messages]
+    assert "the notes\n" in expanded
+    assert expanded.endswith("Review this: @notes.txt and @missing.txt")
+    assert composed == "/review @x.md"
+    assert done.err.count("not attached") == 1
+    assert "missing.txt" in done.err
+
+
+def test_command_that_needs_approval_gets_its_result_and_the_next_line_runs(cli: CliRunner) -> None:
+    skill = cli.home / ".claude/skills/status"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: status\ndescription: d\n---\nNow: !`touch made`\n")
+    with FakeServer("openai", [Turn(text="two")]) as server:
+        done = cli.ask(server, *LINES, stdin=as_input(user("/status"), user("next")))
+        assert [message.text for message in server.requests[0].messages] == ["next"]
+    refused, answered = results(done.lines)
+    assert "needs approval" in refused["errors"][0]
+    assert answered["result"] == "two"
+    assert done.code == 0
+    assert not (cli.work / "made").exists()
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "message"),

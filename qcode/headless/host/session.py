@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
-from qcode.agent.permissions import why_not_read
-from qcode.headless.exchange import Exchange, QueuedInput
+from qcode.headless.exchange import COMPACT, Exchange, QueuedInput
 from qcode.headless.host import requests
 from qcode.headless.host.approvals import HostApprovals
 from qcode.headless.host.handshake import Handshake, success_response
@@ -24,7 +23,7 @@ from qcode.headless.lines import encode, line_without_turn, replayed_line
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
 from qcode.protocol.approvals import CallApproval, TurnOptions
-from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
+from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
 from qcode.streams import REQUEST_OVERHEAD_BYTES
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.models.client import ModelClient
 
-_COMPACT = "/compact"
 MAX_INVALID = 20
 """The maximum number of reports of invalid lines; each report waits for the host to read it."""
 
@@ -223,6 +221,8 @@ class HostSession(Exchange):
 
     def _end_turn(self) -> None:
         self.agent.toolbox.cancel_reading()
+        if self._expansion is not None:
+            self._expansion.cancel()
         if self._current_run is not None:
             self._current_run.cancel()
 
@@ -288,22 +288,16 @@ class HostSession(Exchange):
             self._pending_uuids.append(uuid)
         if self._echoes_messages:
             await self._output.write(encode_bounded(replayed_line(message.line, self._conversation.session_id)))
-        self._conversation.attach(message.attached)
         if message.line.get("shouldQuery") is False:  # the next message that is sent to the model includes it
+            self._conversation.attach(message.attached)
             if message.prompt:
                 self._conversation.attach((Text(message.prompt),))
             return ExitCode.OK
-        prompt, options = message.prompt, TurnOptions(is_append_only=True, finds_files=False)
-        is_composed = message.line.get("client_composed") is True
-        if not is_composed:
-            try:
-                prompt, options = await self._expand(prompt, options)
-                prompt, options = await self._with_server_texts(prompt, options)
-            except QcodeError as problem:
-                self._pending_uuids.clear()
-                await self._write_result_without_turn(problem.info)
-                return problem.exit_code
-        return await self._run_turn(prompt, options, is_composed=is_composed)
+        expanded = await self._expanded(message, TurnOptions(is_append_only=True))
+        if isinstance(expanded, int):
+            self._pending_uuids.clear()
+            return expanded
+        return await self._run_turn(*expanded, is_composed=message.line.get("client_composed") is True)
 
     async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
         if self._model_connections:
@@ -321,50 +315,8 @@ class HostSession(Exchange):
             for added in self._conversation.checkpoints.rewind_points()[prompt_count:]:
                 self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
 
-    async def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
-        """Return a prompt with its command or skill expanded, and attach the files that it mentions.
-
-        Raise `QcodeError` if the skill, or a command in its text, may not run.
-        """
-        match = self.agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
-        if match is not None:
-            command, arguments = match
-            options = replace(
-                options,
-                model=command.model,
-                output=command.output,
-                external_spans=command.project_ranges(arguments),
-                shown_prompt=prompt,
-            )
-            prompt = command.expand(arguments)
-        elif self.agent.skills is not None and prompt.partition(" ")[0] != _COMPACT:
-            skill_match = self.agent.skills.match_typed(prompt)
-            if skill_match is not None:
-                prompt, of_skill = await self.agent.skill_prompt(*skill_match)
-                options = replace(of_skill, is_append_only=True, finds_files=False)
-        if "@" in prompt:
-            from qcode.agent.context.attachments import attach_mentions
-
-            policy = self._conversation.policy
-            mentioned = attach_mentions(
-                prompt,
-                self.agent.context.folder,
-                options.external_spans,
-                lambda path: why_not_read(policy, path),
-                self.agent.toolbox.names_resource,
-            )
-            self._conversation.attach(mentioned.blocks)
-            for problem in mentioned.problems:
-                self.controls.notice(Notice("warning", problem))
-        return prompt, options
-
-    async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
-        """Expand a prompt of a tool server, and attach the resources that are mentioned; raise `InputError`."""
-        toolbox = self.agent.toolbox
-        # `finds_files` also turns on the mentions of tool servers. `_expand` has already attached the files.
-        prompt, blocks, options = await toolbox.expand_prompt(prompt, (), replace(options, finds_files=True))
-        self._conversation.attach(blocks)
-        return prompt, replace(options, finds_files=False)
+    async def _report_problem(self, text: str) -> None:
+        self.controls.notice(Notice("warning", text))
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         line = line_without_turn(error, self._conversation.session_id)
@@ -408,7 +360,7 @@ class HostRun(Run):
 
     def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
         word, _, focus = prompt.partition(" ")
-        if word == _COMPACT and not self._is_composed:
+        if word == COMPACT and not self._is_composed:
             return self._conversation.compact(focus.strip())
         return super().events(prompt)
 
