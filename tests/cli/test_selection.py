@@ -35,7 +35,6 @@ def test_configured_provider_can_be_selected() -> None:
         ("opnai/gpt", 2, "openai"),
         ("nothing-like-it-at-all", 2, "PROVIDER/MODEL"),
         ("ollama", 2, "-m ollama/MODEL"),
-        ("demo/nosuch", 2, "the nearest: demo/demo"),
     ],
 )
 def test_unresolved_name_is_reported_with_suggestions(name: str, code: int, part: str) -> None:

@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "how-to" / "typescript.md"
 EXAMPLES = [block.text for block in blocks_of(PAGE) if block.language == "ts"]
 SHOWN = (
     r"Files in this folder.*\n 0\n",
-    r"2 error_during_execution .*unknown model.*\n",
+    r"1 error_during_execution .*has no model `nothing`.*\n",
     r".*# Project.*\nsuccess, 2 replies\n",
 )
 """A pattern of the output of each example."""

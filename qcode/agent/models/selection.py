@@ -109,8 +109,6 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
-        if provider == DEMO:
-            _check_demo_model(model)
         return Selection(specs[provider], model, note)
     if provider in settings.providers and provider not in specs:
         kind = settings.providers[provider].type
@@ -140,16 +138,6 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
     raise UsageError(_unknown_model(name, found, specs))
-
-
-def _check_demo_model(model: str) -> None:
-    """Raise `UsageError` for a model that the demo provider does not have. Other hosts decide about their models."""
-    if model == DEMO:
-        return  # no need to load the provider
-    from qcode.providers.demo.provider import DEMO_MODEL, DEMO_MODELS
-
-    if model not in DEMO_MODELS:
-        raise UsageError(f'unknown model "{DEMO}/{model}"; the nearest: {DEMO}/{DEMO_MODEL}')
 
 
 def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:

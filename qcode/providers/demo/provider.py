@@ -70,7 +70,6 @@ OVERLOADED_MODEL = "overloaded"
 """A model that refuses every request as overloaded."""
 _PLAN_IS_ANSWER = "The plan is the answer"
 """The system prompt says this in plan mode if no user can approve a plan, as in pipe mode."""
-DEMO_MODELS = (DEMO_MODEL, LIMIT_MODEL, OVERLOADED_MODEL)
 
 
 class DemoProvider:
@@ -125,7 +124,8 @@ class DemoProvider:
                 text = "Rate limit reached (simulated by the demo model)."
                 raise ProviderError(ErrorKind.RATE_LIMIT, text, status=429, retry_after=LIMIT_S, resets_at=resets_at)
         elif request.model != DEMO_MODEL:
-            raise ProviderError(ErrorKind.UNKNOWN_MODEL, f"The demo provider has no model `{request.model}`.")
+            message = f"The demo provider has no model `{request.model}`."
+            raise ProviderError(ErrorKind.UNKNOWN_MODEL, message, status=404)
 
     async def model_names(self) -> tuple[str, ...]:
         return (DEMO_MODEL,)

@@ -36,7 +36,7 @@ _FENCED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTIL
 _MAX_QUOTING_CHARS = 20_000
 """Quotes are searched only in this many characters at the start of a message."""
 MAX_PROMPT_CHARS = 2_000
-"""Only this many characters at the end of a prompt are searched, because the patterns need more than linear time."""
+"""Only this many characters at each end of a prompt are searched, because some patterns are slow on a long text."""
 _LOW_EFFORTS = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(
     r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"
@@ -99,7 +99,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     start = max((index for index, message in enumerate(messages) if _is_prompt(message)), default=0)
     turn = messages[start:]
     return Scene(
-        prompt=_request_text(turn[0]) if turn else "",
+        prompt=_ends_of(_request_text(turn[0])) if turn else "",
         steps=_steps(turn),
         steering=_typed_text(_message_text(turn[-1])) if len(turn) > 1 else "",
         partial=partial,
@@ -164,6 +164,13 @@ def _message_text(message: Message) -> str:
 
 def _request_text(message: Message) -> str:
     return _typed_text(_message_text(message)) or _message_text(message)
+
+
+def _ends_of(text: str) -> str:
+    """Return the start and the end of a long `text`, as two paragraphs: piped input comes before or after a prompt."""
+    if len(text) <= 2 * MAX_PROMPT_CHARS:
+        return text
+    return f"{text[:MAX_PROMPT_CHARS]}\n\n{text[-MAX_PROMPT_CHARS:]}"
 
 
 def _typed_text(text: str) -> str:

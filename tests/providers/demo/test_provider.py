@@ -217,6 +217,7 @@ def test_other_model_names_are_unknown() -> None:
     with pytest.raises(ProviderError) as caught:
         reply_to(replace(request([user("hi")]), model="demo-2"))
     assert caught.value.kind is ErrorKind.UNKNOWN_MODEL
+    assert caught.value.status == 404
 
 
 def test_demo_provider_has_one_free_model() -> None:

@@ -11,6 +11,7 @@ from qcode.agent.context.memory import init_prompt
 from qcode.agent.outcomes import UNAPPROVED
 from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
+from qcode.providers.demo.scene import read_scene
 from qcode.safety.verdict import PLAN_RUNS
 from qcode.text.json import JsonObject, parse_object
 from qcode.tools.arguments import check
@@ -72,6 +73,15 @@ def test_natural_phrases_find_their_scenario(prompt: str, title: str) -> None:
     found = find_scenario(prompt)
     assert found is not None
     assert found.title == title
+
+
+@pytest.mark.parametrize("prompt", ["list the folder {}", "{} list the folder"])
+def test_scene_of_a_long_prompt_keeps_only_its_ends(prompt: str) -> None:
+    scene = read_scene(request([user(prompt.format("lorem ipsum " * 400_000, "dolor " * 50))]))
+    assert len(scene.prompt) < 5_000
+    found = find_scenario(scene.prompt)
+    assert found is not None
+    assert found.title == "A folder listing"
 
 
 @pytest.mark.parametrize("prompt", ["hello", "What can you do?", "fix my life", "", "tell me a joke"])
