@@ -28,7 +28,7 @@ from qcode.tui.prompt.vim.grammar import VIM_KEYS
 from scripts.output_schema import schemas
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ("guide/providers.md", "guide/agents.md", "guide/themes.md", "how-to/commands.md", "how-to/skills.md")
+GUIDES = ("guide/providers.md", "guide/agents.md", "guide/themes.md", "how-to/slash-commands.md", "how-to/skills.md")
 PAGES = tuple(DOCS / name for name in ("command-line.md", "configuration.md", "keys.md", *GUIDES))
 SCHEMA = DOCS / "config.schema.json"
 SCHEMAS = DOCS / "schemas"

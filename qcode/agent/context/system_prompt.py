@@ -1,6 +1,6 @@
 """The system prompt, built with stable parts first, so that providers can cache them.
 
-The texts are in `text/` beside this module; `docs/prompt.md` explains them. This module does not check trust.
+The texts are in `text/` beside this module; `docs/system-prompt.md` explains them. This module does not check trust.
 `PendingAttachments` holds the blocks that precede the text of the next prompt.
 """
 
