@@ -17,6 +17,7 @@ FOREIGN_FLAGS: dict[str, set[str]] = {
     "CONTRIBUTING.md": {"-k", "-n"},
     "containers.md": {"--build-arg", "--privileged", "--user"},
     "comparison.md": {"-s"},
+    "install.md": {"--force"},
     "mcp.md": {"--require"},
     "from-claude-code.md": {"--flag", "--resume-session-at", "--resume-drops-turn", "--session-mirror"},
     "permissions.md": {"--force"},
