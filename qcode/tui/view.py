@@ -310,8 +310,9 @@ class AppView:
     def open_screen(self, screen: Screen[Result], on_close: Callable[[Result | None], None]) -> None:
         self.themed_app.push_screen(screen, on_close)
 
-    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
-        self.themed_app.run_worker(self.failures.guard(work), group="command")
+    def run_later(self, work: Coroutine[Any, Any, object], *, may_open_screen: bool = False) -> None:
+        work, app = self.failures.guard(work), self.themed_app
+        app.run_worker(app.hold_input_during(work) if may_open_screen else work, group="command")
 
     def show_new_session(self) -> None:
         """Show an empty conversation: the welcome, no usage, no to-do list."""

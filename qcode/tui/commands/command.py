@@ -76,8 +76,11 @@ class View(Protocol):
         """Send `text` as a prompt that is shown as `typed`; if a turn runs, queue it."""
         ...
 
-    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work` in the background; an error in it ends in a notice."""
+    def run_later(self, work: Coroutine[Any, Any, object], *, may_open_screen: bool = False) -> None:
+        """Run `work` in the background; an error in it ends in a notice.
+
+        If it may open a screen, the keys typed until then go to that screen.
+        """
         ...
 
     @property

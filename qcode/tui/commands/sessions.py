@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _start_rewind(
     context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None = None
 ) -> None:
-    context.view.run_later(_run_rewind(context, planning, go_back))
+    context.view.run_later(_run_rewind(context, planning, go_back), may_open_screen=True)
 
 
 async def _run_rewind(
@@ -68,7 +68,11 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwritten_paths:
     context.view.notify("info", report.text)
     unchanged = [file.path for file in plan.doubtful if file.path not in overwritten_paths]
     if unchanged:
-        context.view.notify("warning", f"Not changed: {one_line(', '.join(unchanged), 400)}")
+        names = one_line(", ".join(unchanged), 400)
+        if context.app_view is None:
+            context.view.notify("warning", f"Not changed: {names}")
+        else:  # the user has chosen this
+            context.view.notify("info", f"Kept as {'it is' if len(unchanged) == 1 else 'they are'}: {names}")
     for problem in report.problems:
         context.view.notify("warning", one_line(problem, 300))
     if report.prompt and context.app_view is not None:
@@ -135,7 +139,7 @@ def _redo(context: CommandContext, _argument: str) -> None:
 
 
 def _diff(context: CommandContext, _argument: str) -> None:
-    context.view.run_later(_show_changes(context))
+    context.view.run_later(_show_changes(context), may_open_screen=True)
 
 
 async def _show_changes(context: CommandContext) -> None:

@@ -120,7 +120,7 @@ class LinearCommandView:
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
         self._app.prompt_to_send = PromptToSend(text, replace(options, shown_prompt=typed))
 
-    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
+    def run_later(self, work: Coroutine[Any, Any, object], *, may_open_screen: bool = False) -> None:
         self._app.pending_work.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
 
     @property

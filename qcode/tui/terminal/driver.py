@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -99,6 +99,8 @@ def prepare_input() -> None:
 
 MAX_HOLD_S = 0.5
 """The maximum time for which input waits until the key before it has been handled, or a screen has opened."""
+MAX_WORK_HOLD_S = 1.0
+"""The maximum time for which input waits for work that prepares a screen, such as reading the files of `/diff`."""
 
 
 class TerminalApp(PaintingApp, inherit_bindings=False):
@@ -113,6 +115,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     _is_lent = False
     _is_holding = False
     """A key is on its way to its binding, or a screen is opening."""
+    _works_held_for: frozenset[int] = frozenset()
+    """The hold numbers of the works that may still open a screen."""
     _held_input: tuple[events.Key | events.Paste, ...] = ()
     """The keys and pastes that arrived meanwhile."""
     _hold_number = 0
@@ -184,6 +188,29 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         number = self._begin_hold()
         screen.call_later(self.call_later, self._handle_held_input, number)
 
+    def hold_input_during(self, work: Coroutine[Any, Any, object]) -> Coroutine[Any, Any, None]:
+        """Hold back input from now on until `work` has ended, for at most `MAX_WORK_HOLD_S`; return the work to run.
+
+        The work may open a screen, which then gets the keys that were typed meanwhile.
+        """
+        number = self._begin_hold()
+        self._works_held_for |= {number}
+        asyncio.get_running_loop().call_later(MAX_WORK_HOLD_S, self._end_work_hold, number)
+
+        async def run() -> None:
+            try:
+                await work
+            finally:
+                self._end_work_hold(number)
+
+        return run()
+
+    def _end_work_hold(self, number: int) -> None:
+        if number in self._works_held_for:
+            self._works_held_for -= {number}
+            if self.screen_stack:  # otherwise the app has ended
+                self._hold_for_screen(self.screen)
+
     def _begin_hold(self) -> int:
         """Hold back input from now on, for at most `MAX_HOLD_S`; return the number of the hold."""
         self._is_holding = True
@@ -214,8 +241,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
             self.call_later(self._handle_held_input, number)
 
     async def _handle_held_input(self, number: int) -> None:
-        """Handle the input that was held back, unless a later hold than `number` has begun."""
-        if number != self._hold_number:
+        """Handle the input that was held back, unless a hold later than `number`, or a work, has not ended."""
+        if number != self._hold_number or self._works_held_for:
             return
         self._is_holding = False
         held, self._held_input = self._held_input, ()

@@ -15,6 +15,7 @@ import pytest
 from textual import events
 from textual.screen import Screen
 
+from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
@@ -34,6 +35,7 @@ from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import Picker
 from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker, doubt_lines, effect_text
 from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of, session_row
+from qcode.tui.terminal import driver
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, drive, make_agent, running, until_ready
@@ -191,7 +193,8 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
         await run.send("/undo")
         await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.pilot.press("enter")
-        await run.until(lambda: "Not changed: a.txt" in run.text)
+        await run.until(lambda: "Kept as it is: a.txt" in run.text)
+        assert "!" not in run.text, "the user has chosen to keep the file, so nothing warns of it"
         assert (it.work / "a.txt").read_text() == "mine\n"
         await run.pilot.press("ctrl+c")
         await run.send("/redo")
@@ -558,6 +561,76 @@ def test_keys_right_after_resume_become_the_filter_of_its_list(tmp_path: Path) -
         type_keys(run, "\nnext")  # the Enter closes the list: the keys after it are for the prompt
         await run.until(lambda: run.app.widgets.prompt.text == "next")
         assert it.conversation.session_id == first
+
+    played(tmp_path, test)
+
+
+def delay(checkpoints: Checkpoints, method: str, ends: asyncio.Event | None = None) -> None:
+    """Let a method of `checkpoints` take many turns of the event loop, or wait until `ends` is set."""
+    original = getattr(checkpoints, method)
+
+    async def delayed() -> object:
+        for _ in range(300):
+            await asyncio.sleep(0)
+        if ends is not None:
+            await ends.wait()
+        return await original()
+
+    setattr(checkpoints, method, delayed)
+
+
+def test_keys_right_after_diff_become_the_filter_of_its_list(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        delay(it.conversation.checkpoints, "file_changes")
+        type_keys(run, "/diff\na")
+        run.app.post_message(events.Paste("bc"))
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        screen = run.app.screen
+        assert isinstance(screen, ChangesScreen)
+        await run.until(lambda: screen.finder.filter_text == "abc")
+        assert run.app.widgets.prompt.text == ""
+
+    played(tmp_path, test)
+
+
+def test_keys_right_after_undo_answer_its_question(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("mine\n")
+        delay(it.conversation.checkpoints, "plan_undo")
+        type_keys(run, "/undo\n")
+        run.app.post_message(events.Key("down", None))
+        type_keys(run, "\n")
+        await run.until(lambda: "Undone" in run.text)
+        assert not (it.work / "a.txt").exists(), "the second answer restores the file"
+
+    played(tmp_path, test)
+
+
+def test_keys_right_after_a_command_without_a_screen_go_to_the_prompt(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/undo")
+        await run.until(lambda: run.app.widgets.prompt.text == "write it")
+        await run.pilot.press("ctrl+c")
+        delay(it.conversation.checkpoints, "plan_undo")
+        type_keys(run, "/undo\nnext")
+        await run.until(lambda: run.app.widgets.prompt.text == "next")
+        assert "nothing to undo" in run.text
+
+    played(tmp_path, test)
+
+
+def test_keys_after_a_command_that_takes_long_go_to_the_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "MAX_WORK_HOLD_S", 0.0)
+
+    async def test(run: Running, it: Talk) -> None:
+        is_read = asyncio.Event()
+        delay(it.conversation.checkpoints, "file_changes", is_read)
+        type_keys(run, "/diff\nnext")
+        await run.until(lambda: run.app.widgets.prompt.text == "next")
+        is_read.set()
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
 
     played(tmp_path, test)
 
