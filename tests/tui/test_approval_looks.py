@@ -13,6 +13,8 @@ from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import StopReason
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
+from qcode.tui.panels.choices import form_of
+from qcode.tui.panels.question_layout import choice_rows
 from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import ScriptedConversation, UntilAnswered, call, reply
 from tests.tui.test_approval import FOUR_REQUEST, RUNNER
@@ -139,3 +141,39 @@ def test_approval_looks_as_recorded(
     assert [word for word in words if "".join(word.split()) not in text] == []
     assert max(map(len, texts)) <= size[0]
     assert any(row.count("cents") == 2 and " │ " in row for row in texts) is (size[0] > 140)
+
+
+def rows_of_choices(rule: str, width: int, *, is_keepable: bool) -> list[str]:
+    """Return the rows of the choices that add `rule`, without marks and numbers."""
+    approval = replace(RUNNER, rule=rule, is_keepable=is_keepable, offers=())
+    options = [option for option in form_of(approval).options if option.unbroken]
+    return [row.text[4:] for row in choice_rows(options, 0, width).rows]
+
+
+def test_rule_in_a_choice_is_not_wrapped_inside_if_it_fits_in_a_row() -> None:
+    rule = "shell(git push origin main)"
+    assert rows_of_choices(rule, 76, is_keepable=True) == [
+        'Yes, and stop asking for exactly "git push origin main"',
+        "(this session) (a)",
+        'Yes, always in this folder: exactly "git push origin main" (f)',
+        "shell(git push origin main)",
+    ]
+    assert rows_of_choices(rule, 36, is_keepable=False) == [
+        "Yes, and stop asking for exactly",
+        '"git push origin main"',
+        "(this session) (a)",
+        "shell(git push origin main)",
+    ]
+
+
+def test_rule_longer_than_a_row_is_wrapped_after_slashes_and_starts_in_its_own_row() -> None:
+    rule = "shell(pytest -q tests/tui/screens/test_sessions.py)"
+    assert rows_of_choices(rule, 36, is_keepable=True)[4:] == [
+        "Yes, always in this folder:",
+        'exactly "pytest -q',
+        "tests/tui/screens/",
+        'test_sessions.py" (f)',
+        "shell(pytest -q",
+        "tests/tui/screens/",
+        "test_sessions.py)",
+    ]

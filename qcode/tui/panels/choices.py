@@ -77,6 +77,8 @@ class Option:
     """A key of the app that has the same effect, such as `Esc`."""
     warning: str = ""
     """Shown before the choice becomes a decision, with the choices of `confirmation_form`."""
+    unbroken: tuple[str, ...] = ()
+    """Parts of label and detail, such as a rule, that are wrapped inside only if they are longer than a row."""
 
     @property
     def opens_text_field(self) -> bool:
@@ -121,6 +123,7 @@ class Form:
 
 BACK = Option("Back", "n")
 """Returns from a warning to the choices."""
+_THIS_SESSION = "(this session)"
 _NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
 _TYPING_REASON = "typing a reason for No"
@@ -258,8 +261,11 @@ def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     covered = rule_in_words(rule)
     # Both options add the same rule, which is shown once: after the shorter label, so that it fits into 80 columns.
     session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
-    session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
-    folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)
+    unbroken = _unbroken(covered, rule)
+    session_label = f"Yes, and stop asking for {covered} {_THIS_SESSION}"
+    session = Option(session_label, "a", Allow("session"), session_detail, unbroken=unbroken)
+    folder_label = f"Yes, always in this folder: {covered}"
+    folder = Option(folder_label, "f", Allow("folder"), folder_detail, unbroken=unbroken)
     return (
         Option("Yes", "y", Allow()),
         *((session,) if rule else ()),
@@ -268,6 +274,12 @@ def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
         _NO,
         _SAY_WHY,
     )
+
+
+def _unbroken(covered: str, rule: str = "") -> tuple[str, ...]:
+    """Return `Option.unbroken` for a rule. In `exactly "git push"`, only the command stays in one row."""
+    _, quote, command = covered.partition('"')
+    return (quote + command if quote else covered, rule, _THIS_SESSION)
 
 
 def _allow_options(approval: ToolApproval) -> Iterator[Option]:
@@ -280,13 +292,14 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
             case "prefix":
                 rule = visible(approval.prefix_rule)
                 covered = rule_in_words(rule)
-                label = f"Yes, and stop asking for {covered} (this session)"
+                label = f"Yes, and stop asking for {covered} {_THIS_SESSION}"
                 warning = _PREFIX_WARNING.format(covered=covered)
-                yield Option(label, decision=Allow("prefix"), detail=rule, warning=warning)
+                unbroken = _unbroken(covered, rule)
+                yield Option(label, decision=Allow("prefix"), detail=rule, warning=warning, unbroken=unbroken)
             case "sandbox":
                 covered = rule_in_words(visible(approval.sandboxed_rule))
-                label = f"Yes, and run {covered} in the sandbox without asking (this session)"
-                yield Option(label, decision=Allow("sandbox"))
+                label = f"Yes, and run {covered} in the sandbox without asking {_THIS_SESSION}"
+                yield Option(label, decision=Allow("sandbox"), unbroken=_unbroken(covered))
             case _:
                 pass
 

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.line import Line, Span, clip, crop, prefix, style_of, wrap
+from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, style_of, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _TITLE_MARK_CELLS = 5
 _HIGHLIGHT_MARK, _NO_MARK = "› ", "  "
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
+_UNBROKEN_SPACE = "\u00a0"
+"""A space at which `wrap` does not break. `visible` leaves none of them in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +223,11 @@ def wrap_title(text: QuestionText, width: int) -> list[Line]:
     rows = wrap(text.title, width)
     (question, style), *others = text.title
     verb, _, path = question.partition(" ")
-    names = re.findall(r"[^/]*/|[^/]+", path)
-    if len(rows) == 1 or not text.ends_with_name or any(cell_len(name) > width for name in names):
+    if len(rows) == 1 or not text.ends_with_name:
         return rows
-    texts = [f"{verb} "]
-    for name in names:
-        if cell_len(texts[-1] + name) > width:
-            texts.append("")
-        texts[-1] += name
+    texts = _path_rows(path, width, f"{verb} ")
+    if not texts:
+        return rows
     last_row = wrap([(texts.pop(), style), *others], width)
     return [*(Line(((row.rstrip(), style),)) for row in texts), *last_row]
 
@@ -266,20 +265,68 @@ def choice_rows(
     for index, option in enumerate(options):
         is_current = index == current
         style = style_of("choice") if is_current else style_of()
-        keys = ", ".join(key for key in (option.letter, option.key) if key)
-        spans: list[Span] = [(visible(option.label), style)]
-        spans += [(f" ({keys})", style_of("dim"))] if keys else []
-        with_keys = Line(tuple(spans))
-        spans += [(f"  {option.detail}", style_of("dim"))] if option.detail else []
-        rows = wrap(spans, label_width)
+        rows = _wrap_option(option, style, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
+            with_keys = Line(((visible(option.label), style), *_key_spans(option)))
             label_alone = Line(((crop(visible(option.label), label_width), style),))
             rows = [with_keys if with_keys.width <= label_width else label_alone]
         mark = _HIGHLIGHT_MARK if is_current else _NO_MARK
         lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
         indexes += [index] * len(rows)
     return ChoiceRows(lines, indexes, is_cut)
+
+
+def _key_spans(option: Option) -> list[Span]:
+    """Return the letter and the key of an option in parentheses, after a space; nothing if it has none."""
+    keys = ", ".join(key for key in (option.letter, option.key) if key)
+    return [(f" ({keys})", style_of("dim"))] if keys else []
+
+
+def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
+    """Return the rows of an option. The parts in `Option.unbroken` start a new row if they would be wrapped inside.
+
+    Keys stay in one row with the end of the label, unless this takes more rows. Example of a rule in its own row:
+
+        Yes, always in this folder: exactly "git push origin main" (f)
+        shell(git push origin main)
+    """
+    label, detail = visible(option.label), option.detail
+    for part in filter(None, option.unbroken):
+        unbroken = _unbroken(part, width)
+        label, detail = label.replace(part, unbroken), detail.replace(part, unbroken)
+    gap = "\n" if option.unbroken and cell_len(option.detail) > width else "  "
+    detail_spans = [(gap + detail, style_of("dim"))] if detail else []
+    keys = _key_spans(option)
+    joined_keys = [(text.replace(" ", _UNBROKEN_SPACE), key_style) for text, key_style in keys]
+    wrapped = (wrap([(label, style), *spans, *detail_spans], width) for spans in (joined_keys, keys))
+    return [
+        replace(row, spans=tuple((text.replace(_UNBROKEN_SPACE, " "), span_style) for text, span_style in row.spans))
+        for row in min(wrapped, key=len)
+    ]
+
+
+def _unbroken(text: str, width: int) -> str:
+    """Return `text` with spaces at which `wrap` does not break.
+
+    Text that is longer than a row keeps its spaces, and gets a line break after a slash in each path longer than a row.
+    """
+    if cell_len(text) <= width:
+        return text.replace(" ", _UNBROKEN_SPACE)
+    return " ".join("\n".join(_path_rows(word, width) or [word]) for word in text.split(" "))
+
+
+def _path_rows(path: str, width: int, lead: str = "") -> list[str]:
+    """Wrap a path after its slashes, with `lead` before it; return no rows if one of its names is longer than a row."""
+    names = re.findall(r"[^/]*/|[^/]+", path)
+    if any(cell_len(name) > width for name in names):
+        return []
+    rows = [lead]
+    for name in names:
+        if cell_len(rows[-1] + name) > width:
+            rows.append("")
+        rows[-1] += name
+    return rows
 
 
 def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:

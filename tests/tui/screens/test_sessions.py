@@ -619,9 +619,7 @@ def test_keys_right_after_a_command_without_a_screen_go_to_the_prompt(tmp_path: 
     played(tmp_path, test)
 
 
-def test_keys_after_a_command_that_takes_long_go_to_the_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_after_a_command_that_takes_long_go_to_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "MAX_WORK_HOLD_S", 0.0)
 
     async def test(run: Running, it: Talk) -> None:
