@@ -369,7 +369,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Move the last queued prompt back into the editor; with an empty queue, recall the history."""
         queued_text = self.turns.unqueue_last() if self.is_ready else ""
         if queued_text:
-            self.widgets.prompt.replace_text(queued_text)
+            self.widgets.prompt.put_back(queued_text)
         else:
             self.widgets.prompt.recall_older()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from qcode.agent.context.attachments import attach_mentions
 from qcode.agent.context.file_index import FileIndex, FileMatches
@@ -83,6 +84,21 @@ def test_file_is_found_by_letters_and_inserted_with_enter() -> None:
         assert run.conversation.prompts == []
 
     drive(test, files=Finder(*FILES))
+
+
+def test_long_path_of_wide_characters_shows_its_end() -> None:
+    path = f"{'資料' * 12}/最後.md"  # 56 cells
+
+    async def test(run: Running) -> None:
+        await run.pilot.press("@", *"md")
+        await run.pilot.pause()
+        menu = run.app.widgets.menu
+        row = menu.render().plain
+        assert row.startswith("› …")
+        assert row.endswith("/最後.md")
+        assert menu.size.width - 1 <= cell_len(row) <= menu.size.width
+
+    drive(test, files=Finder(path), size=(40, 24))
 
 
 def test_completed_folder_can_be_continued_and_names_with_blanks_are_quoted() -> None:

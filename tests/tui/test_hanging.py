@@ -53,6 +53,10 @@ def test_one_long_left_side_does_not_move_the_other_right_columns() -> None:
     ]
 
 
+def test_wide_characters_on_the_left_do_not_move_the_right_column() -> None:
+    assert table_text([("/日本", "one"), ("/model", "two")]).splitlines() == ["/日本   one", "/model  two"]
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [40, 80])
 def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:

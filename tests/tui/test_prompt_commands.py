@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.events import MouseScrollUp
+from textual import events
 
 from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
@@ -177,6 +177,24 @@ def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
+
+    drive(test, conversation)
+
+
+def test_text_typed_directly_after_up_is_kept_below_the_recalled_text() -> None:
+    gate = Gate()
+    conversation = ScriptedConversation([gate, *says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("queued")
+        run.app.post_message(events.Key("up", None))
+        run.app.post_message(events.Key("x", "x"))
+        await run.until(lambda: not run.app.widgets.queue.typed_texts)
+        assert run.app.widgets.prompt.text == "queued\nx"
+        gate.open()
+        await run.until_idle()
 
     drive(test, conversation)
 
@@ -385,9 +403,9 @@ def test_menu_follows_pointer_wheel_and_clicks() -> None:
         assert menu.chosen.label == "/model"
         await run.pilot.hover("#menu", offset=(5, 1))
         assert menu.chosen.label == "/mode"
-        await run.pilot._post_mouse_events([MouseScrollUp], "#menu", offset=(5, 1))
+        await run.pilot._post_mouse_events([events.MouseScrollUp], "#menu", offset=(5, 1))
         assert menu.chosen.label == "/model"
-        await run.pilot._post_mouse_events([MouseScrollUp], "#menu", offset=(5, 1))
+        await run.pilot._post_mouse_events([events.MouseScrollUp], "#menu", offset=(5, 1))
         assert menu.chosen.label == "/model", "the wheel does not wrap around"
         await run.pilot.click("#menu", offset=(5, 1))
         await run.pilot.pause()

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
+from qcode.protocol.messages import Text
 from qcode.tui.prompt.editing import EDITING_KEYS, KillRing, grapheme_end, grapheme_start
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS
 from tests.tui.harness import Running, drive
 
 FAMILY = "👨‍👩‍👧"
@@ -232,6 +234,20 @@ def test_cursor_stops_at_the_same_positions_in_both_directions(line: str) -> Non
     assert right == left[::-1]
 
 
+def test_cursor_moves_over_a_word_with_combining_marks_at_once() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        await run.type("यह किताब cafe\u0301s")
+        for column in (9, 3, 0):
+            await run.pilot.press("alt+b")
+            assert prompt.cursor_location == (0, column)
+        for column in (2, 8, 15):
+            await run.pilot.press("alt+f")
+            assert prompt.cursor_location == (0, column)
+
+    drive(test)
+
+
 def test_label_is_skipped_and_deleted_as_one_character() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.widgets.prompt
@@ -312,6 +328,30 @@ def test_restored_label_keeps_its_text() -> None:
         await run.pilot.press("enter")
         await run.until_idle()
         assert run.conversation.prompts == [BIG, BIG]
+
+    drive(test)
+
+
+def test_paste_that_quotes_a_label_is_sent_unchanged() -> None:
+    paste_text = "row\n" * 20 + "[Aside #1 which?] was here"
+
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        prompt.add_aside("which?", Text("The third."))
+        await paste(run, paste_text)
+        assert prompt.portable_text == paste_text
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert run.conversation.prompts == [paste_text]
+
+    drive(test)
+
+
+def test_huge_text_is_put_back_folded() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        prompt.put_back("x" * (MAX_UNFOLDED_CHARS + 1))
+        assert prompt.text == "[Pasted text #1 +100,001 chars]"
 
     drive(test)
 

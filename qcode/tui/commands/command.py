@@ -12,6 +12,8 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rich.cells import cell_len
+
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, TurnOptions
 from qcode.protocol.events import Level
@@ -358,11 +360,14 @@ _MAX_LEFT_CELLS = 30
 
 def table_text(rows: Sequence[tuple[str, str]]) -> str:
     """Return rows of two columns as lines. If the left text is too long, the right one is on the next line."""
-    width = max((len(left) for left, _ in rows if len(left) <= _MAX_LEFT_CELLS), default=0)
-    space = " " * width
-    return "\n".join(
-        f"{left:<{width}}  {right}" if len(left) <= width else f"{left}\n{space}  {right}" for left, right in rows
-    )
+    left_widths = [cell_len(left) for left, _ in rows]
+    width = max((cells for cells in left_widths if cells <= _MAX_LEFT_CELLS), default=0)
+    lines: list[str] = []
+    for (left, right), cells in zip(rows, left_widths, strict=True):
+        fits = cells <= width
+        lines += [] if fits else [left]
+        lines.append(f"{left}{' ' * (width - cells)}  {right}" if fits else f"{' ' * width}  {right}")
+    return "\n".join(lines)
 
 
 _TYPED = re.compile(r"/([A-Za-z][\w:-]*)?(?: (.*))?", re.DOTALL)

@@ -18,7 +18,7 @@ from textual.widgets.text_area import Location, Selection
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.prompt.labels import Labels, label_spans
 from qcode.tui.terminal.textual_internals import KeyDeletingArea
-from qcode.tui.transcript.line import word_at
+from qcode.tui.transcript.line import with_marks_as_letters, word_at
 
 if TYPE_CHECKING:
     from textual.widgets.text_area import EditResult
@@ -210,7 +210,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         label_start = self.start_of_label_before((row, column))
         if label_start is not None:
             return row, label_start
-        starts = [match.start() for match in _WORD.finditer(self.document[row][:column])]
+        starts = [match.start() for match in _WORD.finditer(with_marks_as_letters(self.document[row][:column]))]
         return row, starts[-1] if starts else 0
 
     def get_cursor_word_right_location(self) -> Location:
@@ -221,7 +221,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         label_end = self.end_of_label_after((row, column))
         if label_end is not None:
             return row, label_end
-        word = _WORD.search(line, column)
+        word = _WORD.search(with_marks_as_letters(line), column)
         return row, word.end() if word is not None else len(line)
 
     def action_cursor_line_start(self, select: bool = False) -> None:

@@ -20,7 +20,7 @@ from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.shared_widgets import chosen_style, overflow_mark
-from qcode.tui.transcript.line import break_text, shorten
+from qcode.tui.transcript.line import break_text, shorten, start_of_end
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -236,9 +236,9 @@ class CompletionMenu(Widget):
         for position in choice.matched_positions:
             label = label.stylize("bold underline", position, position + 1)
         label_width = max(1, self.size.width - 2)
-        if not choice.help and len(choice.label) > label_width:
+        if not choice.help and cell_len(name) > label_width:
             # The end of a long path is more useful than its start: `…/tui/prompt/menu.py`.
-            label = Content.assemble("…", label.rstrip()[len(choice.label) - label_width + 1 :])
+            label = Content.assemble("…", label[start_of_end(name, label_width - cell_len("…")) :])
         row = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),
             label,

@@ -140,7 +140,8 @@ class Prompt(EditingArea):
         return self._without_labels(self.text)
 
     def _without_labels(self, text: str) -> str:
-        return self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(text)))
+        # Pastes are expanded last, because text in a paste that looks like a label stays as it is.
+        return self.pastes.expand(self.images.with_file_mentions(self.asides.without_labels(text)))
 
     def save_draft(self) -> None:
         """Store the text, the queue and the attached output, so that the next start can restore them after a crash.
@@ -169,7 +170,7 @@ class Prompt(EditingArea):
 
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of any text typed since."""
-        self._set_text(typed + (f"\n{self.text}" if self.text else ""))
+        self.replace_text(typed + (f"\n{self.text}" if self.text else ""))
 
     def refill(self, text: str) -> None:
         """Show a text that was sent before, selected: typing replaces it, an arrow key or End keeps it for editing.
@@ -453,7 +454,8 @@ class Prompt(EditingArea):
             self._vim.reset()
         self._menu.close()
         attached: tuple[Block, ...] = (*self.asides.blocks_in(typed), *self.images.images_in(typed))
-        self.post_message(self.Submitted(self.asides.without_labels(self.pastes.expand(typed)), typed, attached))
+        text = self.pastes.expand(self.asides.without_labels(typed))
+        self.post_message(self.Submitted(text, typed, attached))
 
     def _remember(self, typed: str) -> None:
         # A later run does not know the labels of this one.

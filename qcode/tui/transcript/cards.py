@@ -428,7 +428,7 @@ class Card(Foldable):
             return lines
         style = style_of("card-failed" if self._slot() == "card-failed" else "dim")
         # Two blanks before the status and one after it take 3 cells.
-        if len(lines) == 1 and lines[0].width + 3 + len(status) <= width:
+        if len(lines) == 1 and lines[0].width + 3 + cell_len(status) <= width:
             lines[0].spans += (("  " + status, style),)
             return lines
         return lines + prefix(wrap([(status, style)], max(1, width - 2)), _INDENT, _INDENT)

@@ -8,6 +8,7 @@ tool or a file to one row. No text is parsed as markup. Imports neither Textual 
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from functools import cache, lru_cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 
 from qcode.text.clean import clean, one_line
 from qcode.text.pattern import lazy_pattern
@@ -175,10 +176,27 @@ _WORD_OR_PATH = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
 
 def word_at(text: str, index: int) -> tuple[int, int]:
     """Return the range of the word or path at a character, or of that character alone if it is in no word."""
-    for match in _WORD_OR_PATH.finditer(text):
+    for match in _WORD_OR_PATH.finditer(with_marks_as_letters(text)):
         if match.start() <= index < match.end():
             return match.span()
-    return index, min(index + 1, len(text))
+    return index, cluster_end(text, index)
+
+
+def with_marks_as_letters(text: str) -> str:
+    """Return `text` with `_` for each combining mark and joiner in a word, so that `\\w+` matches the whole word.
+
+    The other characters keep their indexes. Marks are in words of Hindi and Thai, and in decomposed accents.
+    """
+    if text.isascii():
+        return text
+    characters: list[str] = []
+    is_in_word = False
+    for character in text:
+        is_mark = character in _WORD_JOINERS or unicodedata.category(character)[0] == "M"
+        characters.append("_" if is_mark and is_in_word else character)
+        if not is_mark:
+            is_in_word = character.isalnum() or character == "_"
+    return "".join(characters)
 
 
 def href_at(line: Line, index: int) -> str:
@@ -197,6 +215,8 @@ _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
 """Characters that must not begin a row."""
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 _JOINER = "\u200d"
+_WORD_JOINERS = f"\u200c{_JOINER}"
+"""The zero-width non-joiner, which is in words of Persian, and the joiner."""
 
 
 class RowRange(NamedTuple):
@@ -219,6 +239,11 @@ def clusters(text: str) -> Iterator[str]:
         begin = index
     if text:
         yield text[begin:]
+
+
+def cluster_end(text: str, index: int) -> int:
+    """Return the index after the grapheme cluster that begins at `index`; the length of `text` at its end."""
+    return index + len(next(clusters(text[index:]), ""))
 
 
 @cache
@@ -408,10 +433,7 @@ def clip(rows: Sequence[Line], count: int, width: int) -> list[Line]:
 
 def shorten(text: str, width: int) -> str:
     """Return cleaned `text` on one line of at most `width` cells, with an ellipsis if it was cut."""
-    line = one_line(text)
-    if cell_len(line) <= width:
-        return line
-    return (chop_cells(line, width - 1)[0] if width > 1 else "").removesuffix("…") + "…"
+    return crop(one_line(text), width)
 
 
 def shorten_start(path: str, width: int) -> str:
@@ -419,9 +441,20 @@ def shorten_start(path: str, width: int) -> str:
     line = one_line(path, len(path))
     if cell_len(line) <= width:
         return line
-    end = chop_cells(line[::-1], max(1, width - 1))[0][::-1]
+    end = line[start_of_end(line, width - cell_len("…")) :]
     # Begin with a complete name, unless that leaves less than half of the width.
     return "…" + end[max(0, end.find("/", 0, len(end) // 2)) :]
+
+
+def start_of_end(text: str, width: int) -> int:
+    """Return the index of the longest end of `text` that fits into `width` cells; the length of `text` if none does."""
+    start, free_cells = len(text), width
+    for cluster in reversed(list(clusters(text))):
+        free_cells -= cell_len(cluster)
+        if free_cells < 0:
+            break
+        start -= len(cluster)
+    return start
 
 
 _MIN_KEPT_SHARE = 0.6

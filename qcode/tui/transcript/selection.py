@@ -18,7 +18,7 @@ from textual.timer import Timer
 from qcode import values
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, content_positions, href_at, source_text, word_at
+from qcode.tui.transcript.line import Line, cluster_end, clusters, content_positions, href_at, source_text, word_at
 from qcode.tui.transcript.pane import Pane
 
 _SCROLL_INTERVAL_S = 1 / 20
@@ -153,7 +153,7 @@ class SelectablePane(Pane):
         first, last = self._rows_of_source_line(y)
         # The lead, which is not copied, has the same length in all rows, except in a row with a bullet: the bullet is
         # copied. A click on that row selects from the bullet, a click on a wrapped row below from the text after it.
-        self.select(Offset(line.lead, first), Offset(self._line_length(last), last))
+        self.select(Offset(line.lead, first), Offset(len(self._row_text(last)), last))
 
     def toggle(self, entry: Foldable) -> None:
         """Unfold one entry, or fold it again; the rows above it stay where they are."""
@@ -278,10 +278,9 @@ class SelectablePane(Pane):
             return
         y, x = self._character_at(self._pointer)
         if self._pointer.y >= self.size.height:
-            x = self._line_length(y)
+            x = len(self._row_text(y))
         (first_y, first_x), (last_y, last_x) = sorted([(start.y, start.x), (y, x)])
-        end_x = min(last_x + 1, self._line_length(last_y))
-        self.select(Offset(first_x, first_y), Offset(end_x, last_y))
+        self.select(Offset(first_x, first_y), Offset(cluster_end(self._row_text(last_y), last_x), last_y))
 
     def _scroll_towards_pointer(self) -> None:
         """Scroll towards the pointer, faster the farther it is outside the view."""
@@ -296,10 +295,10 @@ class SelectablePane(Pane):
             self.scroll_timer.stop()
             self.scroll_timer = None
 
-    def _line_length(self, y: int) -> int:
-        """Return the number of characters in row `y` of the transcript."""
+    def _row_text(self, y: int) -> str:
+        """Return the text of row `y` of the transcript, empty if there is no such row."""
         line = self.row_layout.line(y)
-        return len(line.text) if line is not None else 0
+        return line.text if line is not None else ""
 
     def _rows_of_source_line(self, y: int) -> tuple[int, int]:
         """Return the first and last row of the source line that contains row `y`.
@@ -332,13 +331,17 @@ def _context_around(text: str, index: int) -> str:
 
 
 def character_at(line: Line, cell: int) -> int:
-    """Return the index of the character at a cell of `line`, or its length for a cell after its end."""
+    """Return the index of the character at a cell of `line`, or its length for a cell after its end.
+
+    A character with combining marks, or several joined to one emoji, is found by its first index.
+    """
     text = line.text
     if text.isascii():
         return max(0, min(cell, len(text)))
-    used_cells = 0
-    for index, character in enumerate(text):
-        used_cells += cell_len(character)
+    index = used_cells = 0
+    for cluster in clusters(text):
+        used_cells += cell_len(cluster)
         if cell < used_cells:
             return index
+        index += len(cluster)
     return len(text)

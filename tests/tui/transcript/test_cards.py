@@ -62,6 +62,12 @@ def test_running_card_counts_seconds_and_a_finished_one_shows_its_duration() -> 
     assert rows(card) == ["✓ Run    make test  12 passed · 1 min 02 s"]
 
 
+def test_wide_status_that_does_not_fit_after_the_argument_is_below_it() -> None:
+    card = running(Clock())
+    card.change(CardUpdate(state="failed", summary="日本語のエラー"))
+    assert rows(card, 40) == ["✗ Run    make test", "  failed · 日本語のエラー"]
+
+
 def test_place_of_a_command_stays_after_the_summary_while_the_state_changes() -> None:
     card = running(Clock())
     card.change(CardUpdate(summary="in background", sandbox_note="in the sandbox"))

@@ -202,6 +202,27 @@ def test_word_ends_where_a_path_ends() -> None:
     assert word_at(line, 17) == (16, 20)
 
 
+def test_word_includes_its_combining_marks() -> None:
+    assert word_at("two cafe\u0301s", 5) == (4, 10)
+    assert word_at("यह किताब है", 3) == (3, 8)
+
+
+def test_drag_selects_an_accent_with_its_letter_and_a_joined_emoji_as_one_character() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.append_text("👨\u200d👩\u200d👧 cafe\u0301 no\n")  # the emoji has two cells
+        await settle(app, pilot)
+        await pilot.mouse_down(app.transcript, offset=(3, 0))
+        await pilot.hover(app.transcript, offset=(6, 0))
+        await pilot.mouse_up(app.transcript, offset=(6, 0))
+        assert app.screen.get_selected_text() == "cafe\u0301"
+        await pilot.mouse_down(app.transcript, offset=(1, 0))
+        await pilot.hover(app.transcript, offset=(0, 0))
+        await pilot.mouse_up(app.transcript, offset=(0, 0))
+        assert app.screen.get_selected_text() == "👨\u200d👩\u200d👧"
+
+    play(scene)
+
+
 def test_selection_stays_on_its_text_while_rows_above_move() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qcode.tui.transcript.line import break_code, break_text, clusters, crop, source_text, style_of, wrap
+from qcode.tui.transcript.line import break_code, break_text, clusters, crop, shorten_start, source_text, style_of, wrap
 
 
 def rows(text: str, width: int) -> list[str]:
@@ -33,6 +33,11 @@ def test_joined_emoji_and_combining_marks_are_never_torn() -> None:
     family = "👨‍👩‍👧"
     assert list(clusters(f"e\u0301{family}❤️")) == ["e\u0301", family, "❤️"]
     assert all(family in row for row in rows(family * 6, 4))
+
+
+def test_shortened_start_of_a_path_keeps_accents_with_their_letters() -> None:
+    assert shorten_start("docs/re\u0301sume\u0301.md", 7) == "…ume\u0301.md"
+    assert shorten_start("docs/日本語.md", 7) == "…語.md"
 
 
 def test_leading_spaces_are_kept() -> None:
