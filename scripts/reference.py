@@ -25,11 +25,12 @@ from qcode.tui.commands.help import PROMPT_KEYS
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editing import EDITING_KEYS
 from qcode.tui.prompt.vim.grammar import VIM_KEYS
+from scripts import api_reference
 from scripts.output_schema import schemas
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = ("guide/providers.md", "guide/agents.md", "guide/themes.md", "how-to/slash-commands.md", "how-to/skills.md")
-PAGES = tuple(DOCS / name for name in ("command-line.md", "configuration.md", "keys.md", *GUIDES))
+PAGES = tuple(DOCS / name for name in ("command-line.md", "configuration.md", "keys.md", "python-api.md", *GUIDES))
 SCHEMA = DOCS / "config.schema.json"
 SCHEMAS = DOCS / "schemas"
 CONFIG_TABLES = tuple(dict.fromkeys(key.path[0] for key in KEYS if len(key.path) > 1))
@@ -161,6 +162,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "theme-colors": partial(fields, theme.COLORS, theme.OPTIONAL_COLORS),
     "config-model": settings,
     **{f"config-{name}": partial(settings, name) for name in CONFIG_TABLES},
+    **{name: partial(api_reference.part, name) for name in api_reference.GROUPS},
 }
 
 

@@ -88,6 +88,8 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """A message of the transcript."""
+
     role: Role
     blocks: tuple[Block, ...]
 

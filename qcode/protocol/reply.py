@@ -30,12 +30,16 @@ class ReplyStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """A text to append to a block of the reply."""
+
     block: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
+    """Reasoning to append to a block of the reply."""
+
     block: int
     text: str
 

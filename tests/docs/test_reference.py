@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import qcode
 from qcode.cli.flags import SUBCOMMANDS
 from qcode.cli.subcommands.uninstall import CONFIG_NAMES, STATE_NAMES
 from qcode.config.json_schema import schema_text
@@ -37,6 +38,12 @@ def test_generated_parts_of_a_page_are_up_to_date(page: Path) -> None:
 def test_every_generated_part_is_on_one_page() -> None:
     found = [name for page in reference.PAGES for name in reference.parts_of(page.read_text(encoding="utf-8"))]
     assert sorted(found) == sorted(reference.PARTS)
+
+
+@pytest.mark.parametrize("name", sorted({*qcode.__all__} - {"__version__", "Opening", "HookFunction"}))
+def test_pages_about_python_explain_every_public_name(name: str) -> None:
+    pages = [(ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("python-api.md", "how-to/embed.md")]
+    assert any(re.search(rf"^### `{name}`$|`[^`\n]*\b{name}\b[^`\n]*`", page, re.MULTILINE) for page in pages)
 
 
 def test_exit_codes_of_the_page_are_those_of_the_program() -> None:
