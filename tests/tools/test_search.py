@@ -222,6 +222,24 @@ class TestGrep:
         assert outcome.content.startswith("grep: the search failed: ")
         assert "\n" not in outcome.content
 
+    def test_reason_for_a_long_bad_pattern_is_the_end_of_the_message(self, tree: ToolRunner) -> None:
+        outcome = tree.run("grep", pattern="(" * 2_500 + "a" + ")" * 2_499)
+        assert outcome.is_error
+        assert "((" not in outcome.content
+
+    def test_pattern_that_cannot_be_compiled_is_refused(self, tree: ToolRunner) -> None:
+        for pattern in ("a{4294967295}", "(" * 2_000 + "a" + ")" * 2_000):
+            outcome = tree.run("grep", pattern=pattern)
+            assert outcome.is_error
+            assert outcome.content.startswith("grep: the search failed: ")
+
+    def test_very_long_pattern_is_refused(self, tree: ToolRunner) -> None:
+        assert tree.run("grep", pattern="(" * 200_000).content.startswith("the pattern is longer than 5,000 characters")
+
+    def test_file_named_like_standard_input_is_searched(self, tree: ToolRunner) -> None:
+        tree.add("-", "needle in a dash\n")
+        assert tree.run("grep", pattern="needle", path="-").content == "-\n1:needle in a dash"
+
     def test_option_like_pattern_is_a_pattern(self, tree: ToolRunner) -> None:
         tree.add("-x.txt", "--pre=touch\n")
         assert tree.run("grep", pattern="--pre=touch").content == "-x.txt\n1:--pre=touch"
@@ -258,6 +276,20 @@ def test_ripgrep_inside_the_workspace_is_not_used(tree: ToolRunner, tmp_path: Pa
     assert not tree.run("grep", pattern="needle").is_error
     assert not tree.run("shell", command="true").is_error
     assert not (tmp_path / "sprung").exists()
+
+
+def test_crash_of_the_search_program_is_an_error(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tree.root.parent / "crashing.py"
+    monkeypatch.setattr(grep, "find_program", lambda *_: None)
+    monkeypatch.setattr(grep, "_SCANNER", program)
+    for body in ("raise MemoryError", "import os; os.kill(os.getpid(), 9)"):
+        program.write_text(body)
+        outcome = tree.run("grep", pattern="needle")
+        assert outcome.is_error
+        assert outcome.content in (
+            "grep: the search failed: MemoryError",
+            "grep: the search failed: the search program crashed",
+        )
 
 
 def test_pattern_that_runs_forever_is_stopped(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:

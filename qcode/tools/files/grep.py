@@ -35,7 +35,19 @@ MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 _SCANNER = Path(__file__).with_name("scanner.py")
 _FAILED = 2
-"""The exit code of ripgrep and the scanner for an error, such as an invalid pattern."""
+"""The exit code of ripgrep for an error, such as an invalid pattern. For no match, it is 1."""
+
+MAX_MATCHES = 200  # matching lines in the result
+MAX_FILES = 500  # files in the result
+MAX_LINE_CHARS = 500
+MAX_PATTERN_CHARS = 5_000
+"""With a longer pattern, an error message, which repeats the pattern, may not fit into a pipe."""
+_MAX_ERROR_BYTES = 65_536
+_CHARS_BEFORE_MATCH = 100
+
+_NEW_LINE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
+_NEGATED_CLASS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
+"""A negated class, such as `[^a]`, which matches line ends unless it contains them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +126,9 @@ class GrepSearch:
                 pass  # the program ended at once; its exit code is checked below
             is_wanted = _glob_predicate(query)
             yield from (line for line in _read_events(process.stdout) if query.only_file or is_wanted(line.file))
-            error = process.stderr.read(4_000)
-            if process.wait() == _FAILED and error and not self._stop_event.is_set():
+            error = process.stderr.read(_MAX_ERROR_BYTES)
+            has_failed = _has_failed(process.wait(), error, is_ripgrep=ripgrep is not None)
+            if has_failed and not self._stop_event.is_set():
                 raise Refused(f"grep: the search failed: {_last_line(error)}")
         finally:
             timer.cancel()
@@ -203,7 +216,14 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     argv += ["--ignore-case"] if query.ignore_case else []
     argv += ["--context", str(query.context_lines)] if query.context_lines else []
     argv += ["--max-count", str(query.max_count)] if query.max_count else []
-    return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only_file or "./"]
+    return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", f"./{query.only_file}"]
+
+
+def _has_failed(exit_code: int, error: bytes, *, is_ripgrep: bool) -> bool:
+    """Return whether a search program failed as a whole. `error` is the start of its standard error."""
+    if exit_code == _FAILED and is_ripgrep:
+        return bool(error)  # an unreadable file gives this code too, but no message because of `--no-messages`
+    return exit_code < 0 or (exit_code > 0 and not is_ripgrep)
 
 
 def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
@@ -237,18 +257,7 @@ def _text(value: dict[str, str]) -> str:
 
 def _last_line(error: bytes) -> str:
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
-    return (lines[-1] if lines else "it is not valid").removeprefix("error: ")
-
-
-MAX_MATCHES = 200  # matching lines in the result
-MAX_FILES = 500  # files in the result
-MAX_LINE_CHARS = 500
-_CHARS_BEFORE_MATCH = 100
-
-
-_NEW_LINE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
-_NEGATED_CLASS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
-"""A negated class, such as `[^a]`, which matches line ends unless it contains them."""
+    return (lines[-1] if lines else "the search program crashed").removeprefix("error: ")
 
 
 class Grep:
@@ -325,6 +334,8 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     is_multiline = arguments.flag("multiline")
     if not pattern or "\0" in pattern:
         raise Refused("the pattern must be a regular expression")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise Refused(f"the pattern is longer than {MAX_PATTERN_CHARS:,} characters; send a shorter one")
     if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_NEGATED_CLASS.sub("", pattern))):
         raise Refused("the pattern contains a line break; set multiline to match across lines")
     output = arguments.text("output", "content")

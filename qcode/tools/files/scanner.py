@@ -12,6 +12,7 @@ import codecs
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +31,7 @@ def main() -> int:
     try:
         flags = re.MULTILINE | re.DOTALL if query["multiline"] else 0
         pattern = re.compile(query["pattern"], flags | (re.IGNORECASE if query["ignore_case"] else 0))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:  # `a{4294967295}`, thousands of groups in each other
         sys.stderr.write(f"{error}\n")
         return 2
     for name, path in query["files"]:
@@ -44,13 +45,15 @@ def main() -> int:
 
 
 def _text_of(path: str) -> str | None:
-    """Return the text of a file, or None if it is not a regular file, empty or binary."""
+    """Return the text of a file, or None if it is empty, binary, too large or not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
             data = file.read(_MAX_FILE_BYTES + 1)
         except OSError:
             return None
