@@ -38,26 +38,42 @@ _DOTTED_PATHS = tuple(location for location in (*CREDENTIALS, *STARTUP) if locat
 _IN_GIT = re.compile(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
-# Options between `git` and its command, with their values.
+# Options between a program and its command, with their values: `-C x` in `git -C x config`.
 _OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
-_WRITES_SETTINGS = re.compile(
-    rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
-    rf"|\bgit{_OPTIONS}(?:credential|lfs\s+install|maintenance\s+(?:start|register)|scalar)\b"
-    rf"|\bgit{_OPTIONS}(?:sparse-checkout\s+(?!list\b|check)|submodule{_OPTIONS}(?!status\b|summary\b))"
-    rf"|\bgit\b[^;&|\n]{{0,200}}?\s(?:-c\s*|--config-env[= ])(?:alias\.|(?i:init\.templatedir))|\bGIT_TEMPLATE_DIR="
-    rf"|\bgit{_OPTIONS}(?:init|clone|apply)\b[^;&|\n]{{0,200}}?\s--(?:template|separate-git-dir|unsafe-paths|config)\b"
-    rf"|\bgit{_OPTIONS}clone\b[^;&|\n]{{0,200}}?\s-c"
-    rf"|\bgit{_OPTIONS}branch\b[^;&|\n]{{0,200}}?\s(?:-u|--set-up|--unset-up|--edit-d)"
-    rf"|\bgit{_OPTIONS}(?:branch|checkout|switch)\b[^;&|\n]{{0,200}}?\s(?:-t\b|--track)"
-    rf"|\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:onfig)?{_OPTIONS}(?:set|edit|unset|delete)|set)\b"
-    r"|\bcrontab\b(?!\s+-l\b)|\bat\s+(?:-[fmt]|now|noon|midnight|teatime|tomorrow|\d)|\bssh-keygen\b(?!\s+-[lF])"
-    r"|\bsystemctl\b[^;&|\n]{0,200}?\s(?:(?:re)?enable|disable|edit|link|mask|unmask|preset|revert|set-|add-)"
-    r"|\b(?:gh|glab)\s+auth\s+(?!status\b|token\b)"
-    r"|\b(?:docker|podman|npm|pnpm|yarn|cargo|gcloud|az|vault)\s+(?:log(?:in|out)|adduser)\b"
-    r"|\b(?:aws|gcloud|poetry|conda)\s+(?:configure|config|auth)\b|\bkubectl\s+config\s+(?!view\b|get-|current-)"
-    r"|\bgpg2?\b[^;&|\n]{0,200}?\s--(?:import|gen|full-gen|quick|edit|delete|recv)"
+# More words of the same simple command.
+_WORDS = r"[^;&|\n]{0,200}?\s"
+_READS_GIT_CONFIG = r"(?:--show-scope\s+(?:-\S+\s+){0,5})?(?:--get|--list|-l\b|--show-origin\b)"
+_SETTINGS_WRITERS = (
+    # `git config core.hooksPath x`. With `--no-list`, `git config --list` sets a value.
+    rf"\bgit{_OPTIONS}config\s+(?!{_READS_GIT_CONFIG})",
+    rf"\bgit{_OPTIONS}config\b{_WORDS}--no-[gl]",
+    rf"\bgit{_OPTIONS}remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b",
+    rf"\bgit{_OPTIONS}(?:credential|for-each-repo|scalar)\b",
+    rf"\bgit{_OPTIONS}(?:lfs\s+install|maintenance\s+(?:start|stop|(?:un)?register))",
+    rf"\bgit{_OPTIONS}(?:sparse-checkout\s+(?!list\b|check)|submodule{_OPTIONS}(?!status\b|summary\b))",
+    # A new repository takes its hooks from a template; an alias may be any command.
+    rf"\bgit\b{_WORDS}(?:-c\s*|--config-env[= ])(?:alias\.|(?i:init\.templatedir))|\bGIT_TEMPLATE_DIR=",
+    rf"\bgit{_OPTIONS}(?:init|clone|apply)\b{_WORDS}--(?:template|separate-git-dir|unsafe-paths|config)\b",
+    rf"\bgit{_OPTIONS}clone\b{_WORDS}-c",
+    # Settings of a branch, such as its upstream.
+    rf"\bgit{_OPTIONS}branch\b{_WORDS}(?:-u|--set-up|--unset-up|--edit-d)",
+    rf"\bgit{_OPTIONS}(?:branch|checkout|switch)\b{_WORDS}(?:-t\b|--track)",
+    # npm accepts the start of the word `config`.
+    rf"\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:on?f?i?g?)?{_OPTIONS}(?:set|edit|unset|del(?:ete)?|rm|fix)|set)\b",
+    # Jobs that run later.
+    rf"\bcrontab\b(?!\s+-l\b)|\bcrontab\b{_WORDS}-[er]",
+    r"\bat\s+(?:-q\s*\w\s+)?(?:-[fmt]|now|noon|midnight|teatime|tomorrow|\d)",
+    rf"\bsystemctl\b{_WORDS}(?:(?:re)?enable|disable|edit|link|mask|unmask|preset|revert|set-|add-)",
+    # Logins and keys.
+    r"\bssh-keygen\b(?!\s+-[lF])",
+    r"\b(?:gh|glab)\s+(?:auth\s+(?!status\b|token\b)|(?:alias|config)\s+(?:set|import|delete)\b)",
+    r"\b(?:docker|podman|npm|pnpm|yarn|cargo|gcloud|az|vault)\s+(?:log(?:in|out)|adduser)\b",
+    r"\b(?:aws|gcloud|poetry|conda)\s+(?:configure|config|auth)\b",
+    rf"\bkubectl{_OPTIONS}config\s+(?!view\b|get-|current-)",
+    rf"\bgpg2?\b{_WORDS}--(?:import|gen|full-gen|quick|edit|delete|recv)",
 )
-"""Commands that write a protected file without naming it: settings of git, npm and pip, logins, keys, jobs."""
+"""Commands that write a protected file without naming it."""
+_WRITES_SETTINGS = re.compile("|".join(_SETTINGS_WRITERS))
 # A command that may name the home folder.
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
@@ -76,7 +92,7 @@ def protected_write_reason(command: str, session_folders: SessionFolders) -> str
         return "it is longer than a command can be"
     if _UNKNOWN_TARGET.search(command):
         return "the file it writes to is unknown before it runs"
-    if _WRITES_SETTINGS.search(_QUOTES.sub("", command)):
+    if any(_WRITES_SETTINGS.search(reading) for reading in _readings(command)):
         return "it changes settings in a protected file"
     # The value of an expansion is unknown; as part of a name it is a wildcard.
     text = _EXPANSION.sub(_as_wildcard, _QUOTES.sub("", _ESCAPED.sub("*", command)))
@@ -94,6 +110,14 @@ def protected_write_reason(command: str, session_folders: SessionFolders) -> str
             return f"{name} is a protected name"
     writes = _FolderWriteJudge.of(session_folders)
     return writes.unnamed_target_reason(command) or writes.indirect_target_reason(command)
+
+
+def _readings(command: str) -> Iterator[str]:
+    """Yield the text of a command without quotes, in each way in which bash may divide it into words."""
+    yield _QUOTES.sub("", command)  # `bash -c "git config x y"`
+    yield _EXPANSION.sub(" ", _QUOTES.sub("", command))  # `git${IFS}config x y`
+    one_word = _QUOTED.sub(lambda quoted: re.sub(r"\s", "_", quoted[0]), _ESCAPED_BLANK.sub("_", command))
+    yield _QUOTES.sub("", one_word)  # `git -c "user.name=A B" config x y`
 
 
 def _as_wildcard(expansion: re.Match[str]) -> str:
