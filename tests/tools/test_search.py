@@ -281,7 +281,7 @@ def test_ripgrep_inside_the_workspace_is_not_used(tree: ToolRunner, tmp_path: Pa
 def test_crash_of_the_search_program_is_an_error(tree: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tree.root.parent / "crashing.py"
     monkeypatch.setattr(grep, "find_program", lambda *_: None)
-    monkeypatch.setattr(grep, "_SCANNER", program)
+    monkeypatch.setattr(grep, "SCANNER", program)
     for body in ("raise MemoryError", "import os; os.kill(os.getpid(), 9)"):
         program.write_text(body)
         outcome = tree.run("grep", pattern="needle")

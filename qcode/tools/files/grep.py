@@ -33,7 +33,7 @@ MAX_SEARCH_S = 30.0
 """The time limit of a search."""
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
-_SCANNER = Path(__file__).with_name("scanner.py")
+SCANNER = Path(__file__).with_name("scanner.py")
 _FAILED = 2
 """The exit code of ripgrep for an error, such as an invalid pattern. For no match, it is 1."""
 
@@ -207,7 +207,7 @@ def _glob_options(query: Query) -> list[str]:
 
 def _argv(query: Query, ripgrep: str | None) -> list[str]:
     if ripgrep is None:
-        return [sys.executable, "-I", "-S", str(_SCANNER)]
+        return [sys.executable, "-I", "-S", str(SCANNER)]
     argv = [ripgrep, "--no-config", "--json", "--hidden", "--no-require-git", "--no-ignore-global"]
     argv += ["--no-ignore-dot", "--no-messages", "--sort", "path"]
     # For a multiline search ripgrep keeps the whole file in memory, so the size is limited.
