@@ -168,10 +168,10 @@ class SessionCommands:
 
     async def _run_skill(self, skill: Skill, argument: str) -> CommandOutcome:
         try:
-            text, options = await self._agent.skill_prompt(skill, argument)
+            prompt = await self._agent.skill_prompt(skill, argument)
         except QcodeError as refusal:
             return CommandOutput(str(refusal))
-        return PromptCommand(text, options)
+        return PromptCommand(prompt.text, prompt.options)
 
     async def _undo_or_redo(self, name: str) -> str:
         """Undo or redo a turn, except for files that were edited since; return a report."""

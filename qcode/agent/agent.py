@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from qcode.agent.toolbox import Toolbox
     from qcode.agent.trust import TrustService
     from qcode.config.definitions import CustomCommands
-    from qcode.protocol.approvals import Approval, Decision, TurnOptions
+    from qcode.protocol.approvals import Approval, Decision, TurnPrompt
     from qcode.protocol.events import Notice
     from qcode.protocol.messages import Message
     from qcode.protocol.provider import Provider
@@ -328,8 +328,8 @@ class Agent:
 
     async def skill_prompt(
         self, skill: Skill, arguments: str, ask: Callable[[str, str], Awaitable[bool]] | None = None
-    ) -> tuple[str, TurnOptions]:
-        """Return the prompt of a skill that the user typed, and the options of its turn; raise `QcodeError`.
+    ) -> TurnPrompt:
+        """Return the prompt of a skill that the user typed; raise `QcodeError`.
 
         See `run_embedded_command` for `ask`.
         """

@@ -60,6 +60,7 @@ from qcode.protocol.approvals import (
     Decision,
     Spans,
     TurnOptions,
+    TurnPrompt,
 )
 from qcode.protocol.errors import InputError, ProviderError
 from qcode.protocol.events import Notice, ReplyFinished, Signal, SteeringAdded, ToolFinished, TurnEnded, TurnEvent
@@ -206,7 +207,7 @@ class Conversation:
         if hook_context is None:  # a hook or the user stopped the prompt
             return
         try:
-            prompt, attached, options = await self._toolbox.expand_prompt(prompt, attached, options)
+            expanded = await self._toolbox.expand_prompt(TurnPrompt(prompt, options, attached))
             client = self._clients.client_for_turn(options.model, self.client)
         except (ValueError, InputError) as refusal:
             for event in refused_turn(prompt, refusal):
@@ -217,12 +218,12 @@ class Conversation:
             client, opening_events = self._fallback.begin_turn(client)
         self._client_after_turn = self.client if client is not self.client else None
         self._use_client(client)
-        self._turn_options = options
+        prompt, self._turn_options = expanded.text, expanded.options
         self._clients.record_prompt(prompt)
-        attached = self.attachments.take_blocks(prompt, attached, options.external_spans)
+        attached = self.attachments.take_blocks(prompt, expanded.attached, expanded.options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
         message = Message("user", (*hook_context, *blocks, Text(prompt)))
-        async with aclosing(self._run(UserSubmitted(message), prompt, options, opening_events)) as events:
+        async with aclosing(self._run(UserSubmitted(message), prompt, expanded.options, opening_events)) as events:
             async for event in events:
                 yield event
 

@@ -109,26 +109,26 @@ class AgentParts:
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
-        kinds, problems = kinds_of(context)
-        self.skills = self._skills(kinds, sandbox)
+        kinds = kinds_of(context)
+        self.skills = self._skills(kinds.kinds, sandbox)
         recording = self._open_recording(selection.name)
         observer = self._observer()
         self.clients = clients = Clients(context, self.prompts, self._secrets, observer, recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
-        skill = self._skill_tool(kinds, client.model.window)
+        skill = self._skill_tool(kinds.kinds, client.model.window)
         session, messages, notices = self._session(client.name)
         messages = tuple(history) or messages
         self._prune(session.session_id)
         _sweep_in_background()
         bound_tools = self._bind_tools(program_tools) if program_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds, bound_tools, skill)
+        self.toolbox = self._toolbox(scratch, sandbox, search, kinds.kinds, bound_tools, skill)
         self.conversation = Conversation(
-            context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
+            context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds.kinds
         )
         self._connect_session()
-        self.notices = (*_unused_settings(context, selection), *problems, *notices)
+        self.notices = (*_unused_settings(context, selection), *kinds.problems, *notices)
         self.notices += () if self.skills is None else self.skills.notices()
         self.notices += self._use_hooks(hooks or {}, scratch)
 

@@ -65,6 +65,15 @@ class SubagentKind:
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 
 
+@dataclass(frozen=True, slots=True)
+class SubagentKinds:
+    """The kinds of sub-agents that a run can start."""
+
+    kinds: tuple[SubagentKind, ...] = ()
+    problems: tuple[str, ...] = ()
+    """A line for each file that cannot be used."""
+
+
 def _is_among(name: str, names: frozenset[str]) -> bool:
     """Return whether `names` covers a tool, as `SubagentKind` describes."""
     if name in EDITORS:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from qcode.agent.sandbox import SessionSandbox
 from qcode.config.settings import Tools as ToolSettings
 from qcode.engine.effects import Confirm, Confirmed
-from qcode.protocol.approvals import Ask, TurnOptions
+from qcode.protocol.approvals import Ask, TurnPrompt
 from qcode.protocol.messages import Block, Text
 from qcode.protocol.tools import FileAccess, Launch, Refused, ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
@@ -233,13 +233,9 @@ class Toolbox:
         mentions = () if self._server_mentions is None else self._server_mentions.take_problems()
         return (*sandbox, *checks, *(notice.text for notice in servers), *mentions)
 
-    async def expand_prompt(
-        self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
-    ) -> tuple[str, tuple[Block, ...], TurnOptions]:
+    async def expand_prompt(self, prompt: TurnPrompt) -> TurnPrompt:
         """Return a prompt with the prompts and resources of tool servers that it names; raise `InputError`."""
-        if self._server_mentions is None:
-            return prompt, attached, options
-        return await self._server_mentions.expand(prompt, attached, options)
+        return prompt if self._server_mentions is None else await self._server_mentions.expand(prompt)
 
     @property
     def is_reading(self) -> bool:

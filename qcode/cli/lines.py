@@ -129,9 +129,8 @@ def _handshake_answer(context: RunContext, host: Handshake, selection: Selection
     from qcode.agent.context.memory import kinds_of
     from qcode.headless.host.handshake import handshake_answer, success_response
 
-    kinds, _ = kinds_of(context)
     small = context.settings.small_model
-    answer = handshake_answer(*_commands(context), kinds, selection.name, small)
+    answer = handshake_answer(*_commands(context), kinds_of(context).kinds, selection.name, small)
     return encode(success_response(host.request_id, answer))
 
 

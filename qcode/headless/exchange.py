@@ -18,7 +18,7 @@ from qcode.agent.permissions import why_not_read
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
 from qcode.headless.lines import encode, init_line, line_without_turn, replayed_line
 from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
-from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
+from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, TurnPrompt
 from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
 from qcode.protocol.messages import Block
 from qcode.streams import REQUEST_OVERHEAD_BYTES, OutputLostError, StdinReader
@@ -38,8 +38,6 @@ class _CancelledMessage:
 
 
 QueuedInput: TypeAlias = UserMessage | InvalidLine | _CancelledMessage
-ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
-"""A prompt, the blocks attached to it, and the options of its turn."""
 
 
 async def run_exchange(
@@ -74,7 +72,7 @@ class Exchange:
         self._end_reason: str | None = None
         """Why the input has ended, empty for its regular end; None while more input may follow."""
         self._current_run: Run | None = None
-        self._expansion: asyncio.Task[ExpandedPrompt] | None = None
+        self._expansion: asyncio.Task[TurnPrompt] | None = None
         """Expands the prompt of the next turn; it may run a command, or wait for a tool server."""
         self._reader: StdinReader | None = None
         self._line_count = 0
@@ -228,19 +226,18 @@ class Exchange:
                 if self._output.agent.context.options.replay_user_messages:
                     replayed = replayed_line(incoming.line, self._output.agent.conversation.session_id)
                     await self._unless_stopped(self._output.write(encode(replayed)))
-                expanded = await self._expanded(incoming, self._output.turn)
-                if isinstance(expanded, int):
-                    return expanded
-                prompt, options = expanded
-                self._current_run = Run(replace(self._output, turn=options))
+                prompt = await self._expanded(incoming, self._output.turn)
+                if isinstance(prompt, int):
+                    return prompt
+                self._current_run = Run(replace(self._output, turn=prompt.options))
                 try:
-                    return await self._current_run.run_turn(prompt, self._interrupts)
+                    return await self._current_run.run_turn(prompt.text, self._interrupts)
                 finally:
                     self._current_run = None
                     self._has_result = True
 
-    async def _expanded(self, message: UserMessage, options: TurnOptions) -> tuple[str, TurnOptions] | int:
-        """Attach the blocks of a message and the files that it mentions; return its prompt and the options of its turn.
+    async def _expanded(self, message: UserMessage, options: TurnOptions) -> TurnPrompt | int:
+        """Attach the blocks of a message and the files that it mentions, and return its prompt.
 
         If the prompt cannot be sent, write its result and return the exit code.
         """
@@ -250,7 +247,7 @@ class Exchange:
             if self._expansion.cancelled():
                 await self._write_result_without_turn(None)
                 return ExitCode.INTERRUPTED
-            prompt, blocks, options = self._expansion.result()
+            prompt = self._expansion.result()
         except QcodeError as problem:
             await self._output.stderr.write_line(str(problem))
             await self._write_result_without_turn(problem.info)
@@ -258,10 +255,10 @@ class Exchange:
         finally:
             self._expansion.cancel()
             self._expansion = None
-        self._output.agent.conversation.attach((*message.attached, *blocks))
-        return prompt, options
+        self._output.agent.conversation.attach((*message.attached, *prompt.attached))
+        return prompt
 
-    async def _expand(self, message: UserMessage, options: TurnOptions) -> ExpandedPrompt:
+    async def _expand(self, message: UserMessage, options: TurnOptions) -> TurnPrompt:
         """Expand the command or skill of a message, and read the files and resources that it mentions.
 
         A message with `client_composed` stays as it is. Raise `QcodeError` if the skill, or a command in its text, may
@@ -269,7 +266,7 @@ class Exchange:
         """
         agent, prompt = self._output.agent, message.prompt
         if message.line.get("client_composed") is True:
-            return prompt, (), replace(options, finds_files=False)
+            return TurnPrompt(prompt, replace(options, finds_files=False))
         match = agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
         if match is not None:
             command, arguments = match
@@ -284,14 +281,15 @@ class Exchange:
         elif agent.skills is not None and prompt.partition(" ")[0] != COMPACT:
             skill_match = agent.skills.match_typed(prompt)
             if skill_match is not None:
-                prompt, of_skill = await agent.skill_prompt(*skill_match)
-                model = "" if agent.context.options.model else of_skill.model
-                options = replace(of_skill, model=model, is_append_only=options.is_append_only)
+                of_skill = await agent.skill_prompt(*skill_match)
+                model = "" if agent.context.options.model else of_skill.options.model
+                prompt = of_skill.text
+                options = replace(of_skill.options, model=model, is_append_only=options.is_append_only)
         blocks = await self._mentioned_files(prompt, options)
         # `finds_files` also turns on the mentions of tool servers. The files are read already.
         options = replace(options, finds_files=True, typed_text=None)
-        prompt, of_servers, options = await agent.toolbox.expand_prompt(prompt, (), options)
-        return prompt, (*blocks, *of_servers), replace(options, finds_files=False)
+        expanded = await agent.toolbox.expand_prompt(TurnPrompt(prompt, options, blocks))
+        return replace(expanded, options=replace(expanded.options, finds_files=False))
 
     async def _mentioned_files(self, prompt: str, options: TurnOptions) -> tuple[Block, ...]:
         """Return the files that the prompt mentions as `@path`, and report those that cannot be attached."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from decimal import Decimal
 
-    from qcode.protocol.messages import ToolCall
+    from qcode.protocol.messages import Block, ToolCall
     from qcode.protocol.reply import AnswerCheck
     from qcode.protocol.tools import ChangedFile
 
@@ -371,6 +371,16 @@ class TurnOptions:
 
 
 NO_OPTIONS = TurnOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPrompt:
+    """A prompt as the model gets it, after a command, skill or tool server has supplied its text."""
+
+    text: str
+    options: TurnOptions = NO_OPTIONS
+    attached: tuple[Block, ...] = ()
+    """The blocks (files, images, resources) that precede the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ EDGES = (
     "qcode.acp.wire",
     "qcode.agent.driver",
     "qcode.agent.hooks.runner",
+    "qcode.agent.keys.ring",
     "qcode.agent.programs",
     "qcode.headless.host.session",
     "qcode.providers.sdk",
@@ -152,7 +153,7 @@ EDGES = (
 )
 """Functions that report an unknown fault to the user instead of ending the program with a traceback.
 
-`providers.sdk.run_in_thread` raises the faults of a thread in the event loop.
+`providers.sdk.run_in_thread` and `keys.ring` raise the faults of a thread in the thread of the caller.
 """
 
 

@@ -15,7 +15,7 @@ from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.agent.context.front_matter import FrontMatterError, split_names, unwrap_scalars
 from qcode.agent.options import split_rules
-from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
+from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, SubagentKinds, with_common_prompt
 from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
@@ -148,10 +148,8 @@ def _parse_max_turns(definition: Mapping[str, object]) -> int:
     return min(value, MAX_STEPS)
 
 
-def load_agents(
-    folders: Iterable[MarkdownFolder], used_names: Collection[str]
-) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds that Markdown files define, and a line for each problem.
+def load_agents(folders: Iterable[MarkdownFolder], used_names: Collection[str]) -> SubagentKinds:
+    """Return the kinds that Markdown files define.
 
     If several files define the same name, only the first is used. `used_names` are not available to files.
     """
@@ -168,7 +166,7 @@ def load_agents(
                 problems.append(f"{file}: ignored, there is already a sub-agent {kind.name}; rename it")
             else:
                 kinds[kind.name] = kind
-    return tuple(kinds.values()), tuple(problems)
+    return SubagentKinds(tuple(kinds.values()), tuple(problems))
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:

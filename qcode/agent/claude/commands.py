@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from qcode.agent.claude.markdown import MarkdownFolder
 from qcode.agent.context.front_matter import FrontMatterError
-from qcode.agent.skills.skill import Skill, read_skill_file
+from qcode.agent.skills.skill import MarkdownCommands, Skill, read_skill_file
 from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION_CHARS = 200
@@ -29,10 +29,8 @@ FIELDS: Mapping[str, str] = {
 ValueT = TypeVar("ValueT")
 
 
-def find_commands(
-    folders: Iterable[MarkdownFolder], used_names: Collection[str]
-) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
-    """Return the commands, the first of each name, and a line for each file that is not used.
+def find_commands(folders: Iterable[MarkdownFolder], used_names: Collection[str]) -> MarkdownCommands:
+    """Return the commands in these folders. If several files have the same name, only the first is used.
 
     `used_names` are the names of skills, in lower case.
     """
@@ -49,7 +47,7 @@ def find_commands(
                 commands[lower] = _read_command(name, file, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
-    return tuple(commands.values()), tuple(problems)
+    return MarkdownCommands(tuple(commands.values()), tuple(problems))
 
 
 def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
@@ -81,7 +79,7 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
         is_for_model=False,
         model=read_or_warn(lambda: front_matter.text("model") or "", ""),
         unknown_fields=tuple(field for field in front_matter.fields if field not in FIELDS),
-        size=len(body),
+        size=len(body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
         is_command=True,
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.context.instructions import DEFAULT_NAME, NAMES, InstructionFile, Instructions, load_instructions
-from qcode.agent.subagent_kinds import KINDS, SubagentKind, custom_kind
+from qcode.agent.subagent_kinds import KINDS, SubagentKinds, custom_kind
 from qcode.config.paths import (
     AGENTS_FOLDER,
     CLAUDE_FOLDER,
@@ -269,22 +270,24 @@ def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[
     return (chosen, line.strip()) if colon and chosen else (files, text)
 
 
-def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds of sub-agents of this run, and a line for each file that cannot be used.
+def kinds_of(context: RunContext) -> SubagentKinds:
+    """Return the kinds of sub-agents of this run.
 
     A kind that the calling program defines (`program_agents`) replaces the kind of the same name.
     """
     if not context.settings.tools.agents:
-        return (), ()
-    kinds, problems = _kinds_of_files(context)
+        return SubagentKinds()
+    loaded = _load_kinds(context)
     program_names = {kind.name for kind in context.program_agents}
-    return (*(kind for kind in kinds if kind.name not in program_names), *context.program_agents), problems
+    others = (kind for kind in loaded.kinds if kind.name not in program_names)
+    return replace(loaded, kinds=(*others, *context.program_agents))
 
 
-def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
+def _load_kinds(context: RunContext) -> SubagentKinds:
+    """Return the built-in kinds, and those that files of the user and the project define."""
     folders = context.definition_folders(AGENTS_FOLDER)
     if not folders:
-        return KINDS, ()
+        return SubagentKinds(KINDS)
     from qcode.agent.claude.agents import load_agents
     from qcode.agent.claude.markdown import markdown_folders
     from qcode.config.definitions import load_custom_agents
@@ -294,8 +297,8 @@ def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tupl
         context.user_folder, context.root, reads_project=context.reads_project, used_names=used_names
     )
     kinds = (*KINDS, *map(custom_kind, custom.agents))
-    claude_kinds, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
-    return (*kinds, *claude_kinds), (*custom.problems, *problems)
+    markdown = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
+    return SubagentKinds((*kinds, *markdown.kinds), (*custom.problems, *markdown.problems))
 
 
 def may_have_skills(context: RunContext) -> bool:

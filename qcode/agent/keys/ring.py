@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, TypeVar
 
 from qcode.protocol.errors import KeyringError
 from qcode.safety.secret import Secret
@@ -41,6 +41,7 @@ class Keyring:
         self._get_timeout_s = timeout_s
         self._on_wait = on_wait
         self._failure = ""
+        """The text of the timeout after which the keyring is not used again; empty before."""
 
     def limit_waiting(self, timeout_s: float = 5.0) -> None:
         """Do not call `on_wait` from now on, and shorten the timeout of `get`, because the app is on screen."""
@@ -55,75 +56,56 @@ class Keyring:
     def store(self, name: str, key: Secret) -> str:
         """Store the key, read it back, and return the name of the keyring; raise `KeyringError`."""
 
-        def store() -> tuple[str, bool]:
+        def store_and_verify() -> str:
             backend = _backend()
             backend.set_password(self._service, name, key.reveal())
-            return str(backend.name), backend.get_password(self._service, name) == key.reveal()
+            if backend.get_password(self._service, name) != key.reveal():
+                raise KeyringError("does not store keys")
+            return str(backend.name)
 
-        title, is_stored = self._call(store)
-        if not is_stored:
-            raise KeyringError("does not store keys")
-        return title
+        return self._call(store_and_verify)
 
     def remove(self, name: str) -> bool:
         """Delete the key; return whether there was one. Raise `KeyringError` if it still exists."""
 
-        def delete() -> tuple[bool, bool]:
+        def delete_and_verify() -> bool:
             backend = _backend()
             if backend.get_password(self._service, name) is None:
-                return False, False
+                return False
             backend.delete_password(self._service, name)
-            return True, backend.get_password(self._service, name) is not None
+            if backend.get_password(self._service, name) is not None:
+                raise KeyringError("does not delete the key")
+            return True
 
-        had_key, still_has_key = self._call(delete)
-        if still_has_key:
-            raise KeyringError("does not delete the key")
-        return had_key
+        return self._call(delete_and_verify)
 
     def _call(self, work: Callable[[], ResultT], timeout_s: float | None = None) -> ResultT:
         """Return the result of `work`, run in a thread; raise `KeyringError` if it fails or takes too long."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         if self._failure:
             raise KeyringError(self._failure)
-        call = _CallResult[ResultT]()
+        call: Future[ResultT] = Future()
 
         def run() -> None:
-            with call:
-                call.result.append(work())
+            try:
+                call.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                call.set_exception(error)
 
         # A daemon thread: a keyring that hangs must not block exit.
         threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
         notice_s = min(_NOTICE_S, timeout_s)
-        is_answered = call.done.wait(notice_s)
-        if not is_answered:
+        wait([call], notice_s)
+        if not call.done():
             if self._on_wait is not None:
                 self._on_wait()
-            is_answered = call.done.wait(timeout_s - notice_s)
-        if not is_answered:
+            wait([call], timeout_s - notice_s)
+        if not call.done():
             self._failure = f"did not answer within {timeout_s:g} s; it may be locked"
             raise KeyringError(self._failure)
-        if call.error is not None:
-            raise KeyringError(_failure_text(call.error))
-        return call.result[0]
-
-
-class _CallResult(Generic[ResultT]):
-    """The result or the exception of a call in another thread."""
-
-    def __init__(self) -> None:
-        self.result: list[ResultT] = []
-        self.error: BaseException | None = None
-        self.done = threading.Event()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self.error = error
-        self.done.set()
-        return True
+        if (error := call.exception()) is not None:
+            raise KeyringError(_failure_text(error))
+        return call.result()
 
 
 def _backend() -> KeyringBackend:

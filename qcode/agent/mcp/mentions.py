@@ -12,12 +12,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from qcode.agent.mcp.spec import ServerError
-from qcode.protocol.approvals import Spans, TurnOptions
+from qcode.protocol.approvals import Spans, TurnPrompt
 from qcode.protocol.errors import InputError
-from qcode.protocol.messages import Block
+from qcode.protocol.messages import Block, Image
 from qcode.text.clean import clean, single_spaced, visible
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -108,8 +108,12 @@ def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
     return values | dict(zip(unset, positional, strict=False))
 
 
-ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
-"""A prompt, the blocks attached to it, and the options of its turn."""
+@dataclass(frozen=True, slots=True)
+class _PromptContent:
+    """The messages of a server's prompt as one text, and their images."""
+
+    text: str
+    images: tuple[Image, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class ServerMentions:
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
         self._servers = servers
         self._folder = folder
-        self._expand_task: asyncio.Task[ExpandedPrompt] | None = None
+        self._expand_task: asyncio.Task[TurnPrompt] | None = None
         self._problems: list[str] = []
         self._steering: list[_SteeringMessage] = []
 
@@ -191,17 +195,17 @@ class ServerMentions:
         problems, self._problems = tuple(self._problems), []
         return problems
 
-    async def expand(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> ExpandedPrompt:
+    async def expand(self, prompt: TurnPrompt) -> TurnPrompt:
         """Return the prompt with the prompt or resources of servers that the typed text at its end mentions.
 
         `/server:prompt` is replaced by the text of that prompt; resources are attached. Raise `InputError` if a prompt
-        cannot be read. `attached` are the blocks that are attached already.
+        cannot be read.
         """
-        typed = prompt if options.typed_text is None else options.typed_text
+        typed = prompt.text if prompt.options.typed_text is None else prompt.options.typed_text
         may_mention = typed.startswith("/") or "@" in typed
-        if not (options.finds_files and may_mention and prompt.endswith(typed)):
-            return prompt, attached, options
-        self._expand_task = asyncio.ensure_future(self._expand(prompt, typed, attached, options))
+        if not (prompt.options.finds_files and may_mention and prompt.text.endswith(typed)):
+            return prompt
+        self._expand_task = asyncio.ensure_future(self._expand(prompt, typed))
         try:
             return await self._expand_task
         except asyncio.CancelledError:
@@ -212,25 +216,23 @@ class ServerMentions:
         finally:
             self._expand_task = None
 
-    async def _expand(
-        self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
-    ) -> ExpandedPrompt:
-        start = len(prompt) - len(typed)
+    async def _expand(self, prompt: TurnPrompt, typed: str) -> TurnPrompt:
+        options, start = prompt.options, len(prompt.text) - len(typed)
         server_prompt = None
         if typed.startswith("/") and not options.external_spans:
             server_prompt = await self._read_typed_prompt(typed)
         if server_prompt is not None:
-            text, images = server_prompt
-            external_spans = ((start, start + len(text)),)
-            options = replace(options, external_spans=external_spans, shown_prompt=options.shown_prompt or prompt)
-            return prompt[:start] + text, (*attached, *images), options
+            external_spans = ((start, start + len(server_prompt.text)),)
+            options = replace(options, external_spans=external_spans, shown_prompt=options.shown_prompt or prompt.text)
+            text = prompt.text[:start] + server_prompt.text
+            return TurnPrompt(text, options, (*prompt.attached, *server_prompt.images))
         # The spans are positions in `prompt`, the mentions are in `typed`.
         spans_in_typed = tuple((first - start, last - start) for first, last in options.external_spans)
         blocks = await self._read_resources(typed, spans_in_typed)
-        return prompt, (*attached, *blocks), options
+        return replace(prompt, attached=(*prompt.attached, *blocks))
 
-    async def _read_typed_prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
-        """Return the text and images of the typed `/server:prompt`; None if the text does not name a server.
+    async def _read_typed_prompt(self, typed: str) -> _PromptContent | None:
+        """Return the content of the typed `/server:prompt`; None if the text does not name a server.
 
         Raise `InputError` if the prompt cannot be read.
         """
@@ -262,7 +264,7 @@ class ServerMentions:
             ready.connection.get_prompt(server_prompt.prompt.name, values, RunningRequest()), name
         )
 
-    async def _prompt_content(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
+    async def _prompt_content(self, response: Any, name: str) -> _PromptContent:  # noqa: ANN401
         """Await the `response` with a prompt, and return its messages as one text with their images.
 
         Raise `InputError` if the server fails, or if the text is empty or too long.
@@ -287,7 +289,7 @@ class ServerMentions:
             raise InputError(f"/{name}: its text has {len(text):,} characters, more than {MAX_TEXT:,}")
         if not text and not reader.images:
             raise InputError(f"/{name}: the server sent an empty prompt")
-        return text, tuple(reader.images)
+        return _PromptContent(text, tuple(reader.images))
 
     async def _read_resources(self, typed: str, external_spans: Spans) -> list[Block]:
         """Return the resources that the user mentions; add a line to the problems for each that cannot be attached."""

@@ -284,8 +284,17 @@ def check_config_files(files: Sequence[str | Path]) -> None:
         _read_flag(file)
 
 
-def client_specs(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpec, ...], dict[str, str]]:
-    """Return the servers that a program names during a session, and the errors of invalid entries by name.
+@dataclass(frozen=True, slots=True)
+class ClientServers:
+    """The tool servers that a program names during a session."""
+
+    specs: tuple[ServerSpec, ...]
+    problems: Mapping[str, str]
+    """The error of each invalid entry, by name."""
+
+
+def client_servers(rows: Mapping[str, Json], origin: str) -> ClientServers:
+    """Return the servers that a program names during a session.
 
     `rows` has the form of `mcpServers` in `.mcp.json`.
     """
@@ -296,7 +305,7 @@ def client_specs(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpe
         specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in servers.values()]
         if errors:
             problems[name] = errors[0]
-    return tuple(specs), problems
+    return ClientServers(tuple(specs), problems)
 
 
 def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:

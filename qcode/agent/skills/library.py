@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from qcode.agent.options import RunContext
 from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCache, find_skills, skill_folders
-from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
+from qcode.agent.skills.skill import FILE_NAMES, MarkdownCommands, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
 from qcode.config.paths import COMMANDS_FOLDER, exists_or_unknown
-from qcode.protocol.approvals import Spans, TurnOptions
+from qcode.protocol.approvals import Spans, TurnOptions, TurnPrompt
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SMALL_MODEL, Refused
 from qcode.text.clean import cut, visible
 from qcode.text.numbers import count_text
@@ -75,18 +75,19 @@ class SkillLibrary:
         self._session_id = session_id
         self._kinds = tuple(kinds)
         self.discovered = DiscoveredSkills() if context.options.no_skills else _find_skills(context)
-        self.commands, self._problems = self._find_commands()
+        markdown_commands = self._find_commands()
+        self.commands, self._command_problems = markdown_commands.commands, markdown_commands.problems
         self._off = frozenset(context.settings.skills.off)
         names = context.program_skills
         self._program_skills = None if names is None else frozenset(name.lower() for name in names)
         self._uses = _read_uses(context.paths.state_dir)
         self.catalog = SkillCatalog()
 
-    def _find_commands(self) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
+    def _find_commands(self) -> MarkdownCommands:
         candidates = self._context.definition_folders(COMMANDS_FOLDER)
         folders = [(path, project) for path, project in candidates if exists_or_unknown(path)]
         if not folders:
-            return (), ()
+            return MarkdownCommands()
         from qcode.agent.claude.commands import find_commands
         from qcode.agent.claude.markdown import markdown_folders
 
@@ -146,7 +147,7 @@ class SkillLibrary:
 
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at startup, about invalid files."""
-        return (*self.discovered.problems, *self._problems)
+        return (*self.discovered.problems, *self._command_problems)
 
     def clash_note(self) -> str:
         """Return which skills are not used because another one has the same name; empty if there are none."""
@@ -203,8 +204,8 @@ class SkillLibrary:
         self._record_use(skill)
         return loaded
 
-    async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
-        """Return the prompt for a skill that the user started, and the options of its turn.
+    async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> TurnPrompt:
+        """Return the prompt for a skill that the user started.
 
         The commands of the skill run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
@@ -213,9 +214,9 @@ class SkillLibrary:
         self._record_use(skill)
         loaded = _join_parts([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
-        return loaded.text, TurnOptions(
-            model, external_spans=loaded.external_spans, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
-        )
+        shown_prompt = f"/{skill.handle} {arguments}".rstrip()
+        options = TurnOptions(model, external_spans=loaded.external_spans, shown_prompt=shown_prompt)
+        return TurnPrompt(loaded.text, options)
 
     def _subagent_request(self, skill: Skill) -> tuple[PromptPart, ...]:
         """Return the instruction that precedes a skill that runs in a sub-agent; empty for any other skill."""

@@ -94,6 +94,15 @@ class Skill:
         return self.size // 4
 
 
+@dataclass(frozen=True, slots=True)
+class MarkdownCommands:
+    """The commands in Markdown files, each of which runs as a skill."""
+
+    commands: tuple[Skill, ...] = ()
+    problems: tuple[str, ...] = ()
+    """A line for each file that is not used."""
+
+
 def skill_file(folder: Path) -> Path | None:
     """Return the `SKILL.md` of a folder, None if it has none."""
     return next((folder / name for name in FILE_NAMES if os.path.lexists(folder / name)), None)

@@ -211,19 +211,20 @@ async def set_servers(
 
     `connections` returns the functions that connect to servers inside the host, by name.
     """
-    from qcode.agent.mcp.spec import client_specs
+    from qcode.agent.mcp.spec import client_servers
 
     rows = request.get("servers")
     if not isinstance(rows, dict):
         raise ValueError("mcp_set_servers needs servers: {NAME: {...}}")
     host_names = [name for name, row in rows.items() if isinstance(row, dict) and row.get("type") == "sdk"]
-    specs, problems = client_specs({name: row for name, row in rows.items() if name not in host_names}, "the host")
+    started = client_servers({name: row for name, row in rows.items() if name not in host_names}, "the host")
     # A server inside the host has no command; `connect` replaces the placeholder.
-    host_specs, host_problems = client_specs({name: {"command": name} for name in host_names}, "the host")
+    in_host = client_servers({name: {"command": name} for name in host_names}, "the host")
     connect = connections(host_names)
-    specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in host_specs))
-    replaced = agent.replace_servers(specs)
-    errors: JsonObject = {**problems, **host_problems, **dict.fromkeys(replaced.ignored, _NAME_TAKEN)}
+    replaced = agent.replace_servers(
+        (*started.specs, *(replace(spec, connect=connect[spec.name]) for spec in in_host.specs))
+    )
+    errors: JsonObject = {**started.problems, **in_host.problems, **dict.fromkeys(replaced.ignored, _NAME_TAKEN)}
     await agent.toolbox.wait_for_servers()
     for status in agent.servers.statuses() if agent.servers is not None else ():
         if status.name in replaced.added and status.problem:

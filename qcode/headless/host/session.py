@@ -22,7 +22,7 @@ from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, U
 from qcode.headless.lines import encode, line_without_turn, replayed_line
 from qcode.headless.run import Run, RunOutput
 from qcode.headless.stderr import StderrWriter
-from qcode.protocol.approvals import CallApproval, TurnOptions
+from qcode.protocol.approvals import CallApproval, TurnOptions, TurnPrompt
 from qcode.protocol.errors import ErrorInfo, ExitCode
 from qcode.protocol.events import Notice, TurnEvent
 from qcode.protocol.messages import Text
@@ -293,21 +293,22 @@ class HostSession(Exchange):
             if message.prompt:
                 self._conversation.attach((Text(message.prompt),))
             return ExitCode.OK
-        expanded = await self._expanded(message, TurnOptions(is_append_only=True))
-        if isinstance(expanded, int):
+        prompt = await self._expanded(message, TurnOptions(is_append_only=True))
+        if isinstance(prompt, int):
             self._pending_uuids.clear()
-            return expanded
-        return await self._run_turn(*expanded, is_composed=message.line.get("client_composed") is True)
+            return prompt
+        return await self._run_turn(prompt, is_composed=message.line.get("client_composed") is True)
 
-    async def _run_turn(self, prompt: str, options: TurnOptions, *, is_composed: bool) -> int:
+    async def _run_turn(self, prompt: TurnPrompt, *, is_composed: bool) -> int:
         if self._model_connections:
             await asyncio.wait(self._model_connections)
         uuids = tuple(self._pending_uuids)
         self._pending_uuids.clear()
         prompt_count = len(self._conversation.checkpoints.rewind_points())
-        self._current_run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
+        output = replace(self._output, turn=prompt.options)
+        self._current_run = run = HostRun(output, self, uuids, is_composed=is_composed)
         try:
-            return await run.run_turn(prompt, self._interrupts)
+            return await run.run_turn(prompt.text, self._interrupts)
         finally:
             run.stop_asking()
             self._current_run = None

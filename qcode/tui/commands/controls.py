@@ -236,11 +236,11 @@ def send_skill(context: CommandContext, arguments: str, *, skill: Skill) -> None
 
 async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> None:
     try:
-        text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
+        prompt = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
     except QcodeError as refusal:
         context.refuse(f"{capitalized(str(refusal))}.")
     else:
-        context.view.send(text, options.shown_prompt, options)
+        context.view.send(prompt.text, prompt.options.shown_prompt, prompt.options)
 
 
 async def _may_run(context: CommandContext, command: str, reason: str) -> bool:

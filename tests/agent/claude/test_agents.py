@@ -114,9 +114,9 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
     for name, text in fields.items():
         write(tmp_path, f"{name}.md", FORM.format(name=name, fields=text).replace("\n", "\r\n"))
     write(tmp_path, "README.md", "About these agents.")
-    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ("explore",))
-    found = {kind.name: kind for kind in kinds}
-    assert problems == ()
+    loaded = load_agents([MarkdownFolder(tmp_path)], ("explore",))
+    found = {kind.name: kind for kind in loaded.kinds}
+    assert loaded.problems == ()
     assert sorted(found["comma"].tools) == ["fetch", "glob", "grep", "ls", "read", "todo", "web_search"]
     assert sorted(found["list"].tools) == ["read", "shell"]
     assert (sorted(found["block"].tools), found["block"].max_turns) == (["git__", "read"], 5)
@@ -141,11 +141,11 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
 def test_unusable_file_is_one_line_and_the_others_load(tmp_path: Path, text: str, problem: str) -> None:
     write(tmp_path, "a.md", text)
     write(tmp_path, "b.md", FORM.format(name="b", fields=""))
-    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
-    assert [kind.name for kind in kinds] == ["b"]
-    assert len(problems) == 1
-    assert problem in problems[0]
-    assert "\n" not in problems[0]
+    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    assert [kind.name for kind in loaded.kinds] == ["b"]
+    (reported,) = loaded.problems
+    assert problem in reported
+    assert "\n" not in reported
 
 
 def test_agents_of_the_user_override_those_of_the_project(tmp_path: Path) -> None:
@@ -153,9 +153,9 @@ def test_agents_of_the_user_override_those_of_the_project(tmp_path: Path) -> Non
     write(own, "a.md", FORM.format(name="same", fields=""))
     write(project, "b.md", FORM.format(name="same", fields=""))
     write(project, "c.md", FORM.format(name="explore", fields=""))
-    kinds, problems = load_agents([MarkdownFolder(own), MarkdownFolder(project, project)], ("explore",))
-    assert [kind.name for kind in kinds] == ["same"]
-    assert [problem.partition(": ")[2] for problem in problems] == [
+    loaded = load_agents([MarkdownFolder(own), MarkdownFolder(project, project)], ("explore",))
+    assert [kind.name for kind in loaded.kinds] == ["same"]
+    assert [problem.partition(": ")[2] for problem in loaded.problems] == [
         "ignored, there is already a sub-agent same; rename it",
         "ignored, there is already a sub-agent explore; rename it",
     ]
@@ -165,17 +165,17 @@ def test_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", "a.md", FORM.format(name="a", fields=""))
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.md").symlink_to(tmp_path / "elsewhere" / "a.md")
-    kinds, problems = load_agents([MarkdownFolder(tmp_path / "project", tmp_path / "project")], ())
-    assert kinds == ()
-    assert "leads outside the project" in problems[0]
+    loaded = load_agents([MarkdownFolder(tmp_path / "project", tmp_path / "project")], ())
+    assert loaded.kinds == ()
+    assert "leads outside the project" in loaded.problems[0]
 
 
 def test_special_and_huge_files_do_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     write(tmp_path, "huge.md", "---\ndescription: x\n---\n" + "x" * 300_000)
-    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
-    assert kinds == ()
-    assert [problem.rpartition(": ")[2] for problem in problems] == [
+    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    assert loaded.kinds == ()
+    assert [problem.rpartition(": ")[2] for problem in loaded.problems] == [
         "the file is larger than 256 KiB",
         "not a regular file",
     ]
@@ -190,9 +190,9 @@ def test_folders_of_claude_code_are_read_after_those_of_qcode_and_of_a_project_a
     env = {"QCODE_HOME": str(tmp_path / "qcode"), "HOME": str(home)}
 
     def names(**options: Any) -> list[str]:
-        kinds, problems = kinds_of(RunContext.read(Options(cwd=work, **options), env))
-        assert problems == ()
-        return [kind.name for kind in kinds[2:]]
+        found = kinds_of(RunContext.read(Options(cwd=work, **options), env))
+        assert found.problems == ()
+        return [kind.name for kind in found.kinds[2:]]
 
     assert names() == ["kind0", "kind1"]
     assert names(trust=True) == ["kind0", "kind1", "kind2", "kind3"]
@@ -225,7 +225,8 @@ You review skills.
 
 def test_agent_whose_front_matter_is_not_yaml_is_read_by_lines_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(BROKEN)
-    (kind,), (warning,) = load_agents([MarkdownFolder(tmp_path)], ())
+    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    (kind,), (warning,) = loaded.kinds, loaded.problems
     assert (kind.name, sorted(kind.tools), kind.skills) == ("skill-reviewer", ["grep", "read"], ("pdf", "xlsx"))
     assert kind.purpose == 'Use this agent when the user asks to "review my skill". Examples:'
     assert kind.prompt.endswith("You review skills.")
@@ -246,9 +247,9 @@ def test_agent_whose_front_matter_is_not_yaml_never_gets_more_tools(
     tmp_path: Path, tools: str, known: set[str] | None
 ) -> None:
     (tmp_path / "a.md").write_text(f"---\nname: a\ndescription: x\n<b>\n{tools}\nend: a: b\n---\nDo.\n")
-    kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
-    assert [set(kind.tools) for kind in kinds] == ([] if known is None else [known])
-    assert len(problems) == 1
+    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    assert [set(kind.tools) for kind in loaded.kinds] == ([] if known is None else [known])
+    assert len(loaded.problems) == 1
 
 
 def test_skills_of_an_agent_are_loaded_before_its_task(tmp_path: Path) -> None:
@@ -292,7 +293,7 @@ def test_folders_of_claude_code_can_be_left_out(tmp_path: Path) -> None:
     names = [
         {
             kind.name
-            for kind in kinds_of(RunContext.read(Options(cwd=work, trust=True, settings={"skills": given}), env))[0]
+            for kind in kinds_of(RunContext.read(Options(cwd=work, trust=True, settings={"skills": given}), env)).kinds
         }
         for given in ({}, {"foreign": False})
     ]

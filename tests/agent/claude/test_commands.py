@@ -53,7 +53,7 @@ class Place:
         agent = self.agent(**options)
         try:
             command = next(skill_command for skill_command in agent.skill_commands() if skill_command.handle == name)
-            return (await agent.skill_prompt(command, arguments))[0]
+            return (await agent.skill_prompt(command, arguments)).text
         finally:
             await agent.close()
 
@@ -161,18 +161,24 @@ def test_command_whose_name_is_taken_is_reported_once(place: Place) -> None:
 def test_unusable_file_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
     write(tmp_path, "a.md", text)
     write(tmp_path, "b.md", "fine")
-    commands, problems = find_commands([MarkdownFolder(tmp_path)], ())
-    assert [command.handle for command in commands] == ["b"]
-    assert len(problems) == 1
-    assert problem in problems[0]
+    found = find_commands([MarkdownFolder(tmp_path)], ())
+    assert [command.handle for command in found.commands] == ["b"]
+    (reported,) = found.problems
+    assert problem in reported
 
 
 def test_description_comes_from_the_front_matter_or_the_first_line(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "# Review the diff\n\nin detail")
     write(tmp_path, "b.md", "---\ndescription: Say: it\nallowed-tools: Bash(git:*)\nhidden: yes\n---\nbody")
-    first, second = find_commands([MarkdownFolder(tmp_path)], ())[0]
+    first, second = find_commands([MarkdownFolder(tmp_path)], ()).commands
     assert (first.description, second.description, second.unknown_fields) == ("Review the diff", "Say: it", ("hidden",))
     assert not first.is_for_model
+
+
+def test_size_of_a_command_is_its_text_in_bytes(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "---\ndescription: x\n---\nÄÖÜ\n")
+    (command,) = find_commands([MarkdownFolder(tmp_path)], ()).commands
+    assert command.size == 6
 
 
 def test_pipe_mode_runs_a_command(place: Place) -> None:
@@ -203,9 +209,14 @@ def test_every_public_command_and_agent_loads(name: str, commands: int, agents: 
         if not folder.is_dir() or folder.name not in found or "skills" in folder.parts:
             continue
         places = [MarkdownFolder(folder)]
-        rows, problems = find_commands(places, ()) if folder.name == "commands" else load_agents(places, ())
-        left_out += problems
-        found[folder.name] += len(rows)
+        if folder.name == "commands":
+            found_commands = find_commands(places, ())
+            found["commands"] += len(found_commands.commands)
+            left_out += found_commands.problems
+        else:
+            found_agents = load_agents(places, ())
+            found["agents"] += len(found_agents.kinds)
+            left_out += found_agents.problems
     assert found == {"commands": commands, "agents": agents}
     assert len(left_out) == broken
     assert all("not YAML" in line for line in left_out)

@@ -180,9 +180,9 @@ def test_imported_commands_and_agents_are_read_by_qcode(full: Place) -> None:
         agent.release()
     assert {"prompts:draftpr", "git:commit", "fix", "component", "test"} <= set(commands)
     assert commands["prompts:draftpr"].hint == "[FILES=<paths>]"
-    kinds, problems = kinds_of(context)
-    assert not problems
-    known = {kind.name: kind for kind in kinds}
+    found = kinds_of(context)
+    assert not found.problems
+    known = {kind.name: kind for kind in found.kinds}
     assert known["security-auditor"].tools == {"read", "grep"}
     assert known["security-auditor"].max_turns == 10
     assert known["testing-expert"].only_reads

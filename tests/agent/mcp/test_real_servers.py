@@ -18,7 +18,7 @@ from qcode.agent.mcp.completion import ServerCompletion
 from qcode.agent.mcp.mentions import ServerMentions, prompts_of
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
-from qcode.protocol.approvals import NO_OPTIONS
+from qcode.protocol.approvals import TurnPrompt
 from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ROOT, ServerFolders, call, free_port, listening, open_servers, texts
 
@@ -72,13 +72,13 @@ def test_prompts_resources_and_image_of_a_public_server_are_read(npm_programs: P
             handles = {prompt.handle: prompt for prompt in prompts_of(servers)}
             assert "every:simple-prompt" in handles
             assert "city" in handles["every:args-prompt"].hint
-            text, _, _ = await names.expand("/every:args-prompt city=Bern", (), NO_OPTIONS)
+            text = (await names.expand(TurnPrompt("/every:args-prompt city=Bern"))).text
             assert "Bern" in text
             changed: list[int] = []
             completion = ServerCompletion(servers, lambda: changed.append(1))
             rows = completion.resources("every:")
             uri = next(row.text for row in rows if row.is_complete)
-            _, attached, _ = await names.expand(f"read @{uri}", (), NO_OPTIONS)
+            attached = (await names.expand(TurnPrompt(f"read @{uri}"))).attached
             assert attached
             assert names.take_problems() == ()
             # Its picture has a color profile with a wrong checksum.

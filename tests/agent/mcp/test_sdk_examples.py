@@ -28,7 +28,7 @@ from qcode.agent.mcp.mentions import ServerMentions, prompts_of
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
-from qcode.protocol.approvals import NO_OPTIONS, Choice
+from qcode.protocol.approvals import Choice, TurnPrompt
 from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ServerFolders, call, free_port, listening, names, open_servers, texts
 from tests.agent.mcp.test_oauth import NoKeyring
@@ -89,7 +89,7 @@ def test_prompt_of_the_sdk_example_is_a_command(examples: Path, folders: ServerF
         async with open_servers(folders.servers(spec)) as servers:
             assert [prompt.handle for prompt in prompts_of(servers)] == ["sdk:simple"], texts(servers)
             mentions = ServerMentions(servers, lambda: folders.work)
-            text, _, _ = await mentions.expand("/sdk:simple topic=cats context=home", (), NO_OPTIONS)
+            text = (await mentions.expand(TurnPrompt("/sdk:simple topic=cats context=home"))).text
             assert "the following topic: cats" in text
             assert "relevant context: home" in text
 
@@ -101,9 +101,9 @@ def test_resource_of_the_sdk_example_is_attached(examples: Path, folders: Server
         spec = program(examples / "servers/simple-resource", "-m", "mcp_simple_resource")
         async with open_servers(folders.servers(spec)) as servers:
             mentions = ServerMentions(servers, lambda: folders.work)
-            _, (attached,), _ = await mentions.expand("read @sdk:file:///greeting.txt", (), NO_OPTIONS)
+            (attached,) = (await mentions.expand(TurnPrompt("read @sdk:file:///greeting.txt"))).attached
             assert "Hello! This is a sample text resource." in str(attached)
-            await mentions.expand("read @sdk:file:///nothing.txt", (), NO_OPTIONS)
+            await mentions.expand(TurnPrompt("read @sdk:file:///nothing.txt"))
             assert mentions.take_problems()
 
     asyncio.run(body())
@@ -117,7 +117,7 @@ def test_pages_of_simple_pagination_are_listed_completely(examples: Path, folder
             assert len(prompts_of(servers)) == 20
             assert (await call(servers, "sdk__tool_25", {"input": "x"})).content.startswith("Called tool 'tool_25'")
             mentions = ServerMentions(servers, lambda: folders.work)
-            _, attached, _ = await mentions.expand("@sdk:file:///path/to/resource_30.txt", (), NO_OPTIONS)
+            attached = (await mentions.expand(TurnPrompt("@sdk:file:///path/to/resource_30.txt"))).attached
             assert "Content of resource_30" in str(attached)
 
     asyncio.run(body())
@@ -171,12 +171,12 @@ def test_everything_server_of_the_sdk_lists_and_runs_its_tools(examples: Path, f
             refused = await call(servers, "sdk__test_sampling", {"prompt": "Hi"}, ask=Answers("Send"))
             assert "not supported" in refused.content
             mentions = ServerMentions(servers, lambda: folders.work)
-            text, _, _ = await mentions.expand("/sdk:test_prompt_with_arguments one two", (), NO_OPTIONS)
+            text = (await mentions.expand(TurnPrompt("/sdk:test_prompt_with_arguments one two"))).text
             assert "one" in text
             assert "two" in text
-            text, images, _ = await mentions.expand("/sdk:test_prompt_with_image", (), NO_OPTIONS)
+            images = (await mentions.expand(TurnPrompt("/sdk:test_prompt_with_image"))).attached
             assert len(images) == 1
-            _, attached, _ = await mentions.expand("@sdk:test://template/7/data", (), NO_OPTIONS)
+            attached = (await mentions.expand(TurnPrompt("@sdk:test://template/7/data"))).attached
             assert "7" in str(attached)
 
     with serving(examples / "servers/everything-server", "mcp_everything_server", free_port()) as url:

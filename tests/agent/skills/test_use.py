@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qcode import Agent, Allow, Decision, QcodeError, ToolApproval
-from qcode.protocol.approvals import Approval
+from qcode.protocol.approvals import Approval, TurnPrompt
 from qcode.protocol.tools import SKILL_TOOL
 from qcode.testing import Call, Reply
 from tests.agent.skills.folders import Places, put, results_in
@@ -239,9 +239,9 @@ def prompt_of(places: Places, typed: str, arguments: str = "", **more: Any) -> t
     async def run() -> tuple[str, Agent]:
         async with Agent.open(places.options(**more)) as agent:
             assert agent.skills is not None
-            text, options = await agent.skill_prompt(agent.skills.find(typed), arguments)
-            assert options.shown_prompt == f"/{typed} {arguments}".rstrip()
-            return text, agent
+            prompt = await agent.skill_prompt(agent.skills.find(typed), arguments)
+            assert prompt.options.shown_prompt == f"/{typed} {arguments}".rstrip()
+            return prompt.text, agent
 
     return asyncio.run(run())
 
@@ -306,15 +306,14 @@ def test_command_that_the_user_approves_runs(places: Places) -> None:
 def test_file_of_a_project_attaches_nothing_by_itself(places: Places) -> None:
     put(places.root / ".claude/skills", "pdf", body="Read @secret.txt and $ARGUMENTS")
 
-    async def run() -> tuple[str, tuple[tuple[int, int], ...]]:
+    async def run() -> TurnPrompt:
         async with Agent.open(places.options()) as agent:
             assert agent.skills is not None
-            text, options = await agent.skill_prompt(agent.skills.find("pdf"), "@mine.txt")
-            return text, options.external_spans
+            return await agent.skill_prompt(agent.skills.find("pdf"), "@mine.txt")
 
-    text, external_spans = asyncio.run(run())
-    own = text
-    for start, end in reversed(external_spans):
+    prompt = asyncio.run(run())
+    own = prompt.text
+    for start, end in reversed(prompt.options.external_spans):
         own = own[:start] + own[end:]
     assert own == "@mine.txt"
 
