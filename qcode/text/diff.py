@@ -206,7 +206,8 @@ def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
 def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
     """Yield the lines of each file, from its `---` line on; lines before the first `---` are dropped."""
     part: list[DiffLine] = []
-    for line in diff_lines(diff.splitlines()):
+    # Not `splitlines`: a form feed or U+2028 does not end a line of a diff.
+    for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside" and line.text.startswith("--- "):
             if part:
                 yield part

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.diff import count_changes, diff_lines, unified_diff
+from qcode.text.diff import FileDiff, count_changes, diff_lines, file_diffs, unified_diff
 from qcode.tools.text_file import diff_of, from_text
 
 LINES = st.lists(
@@ -40,6 +40,13 @@ def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[st
 )
 def test_hunk_has_the_line_counts_of_its_header(diff: str, kinds: list[str]) -> None:
     assert [line.kind for line in diff_lines(diff.split("\n"))] == kinds
+
+
+@pytest.mark.parametrize("character", ["\f", "\u2028", "\x85", "\r"])
+def test_changes_of_a_file_keep_characters_that_python_takes_for_line_ends(character: str) -> None:
+    before, after = f"a{character}b\nc\nd\n", f"a{character}b\nC\nd\n"
+    diff = diff_of("x", from_text(before), from_text(after))
+    assert file_diffs([diff]) == (FileDiff("x", 1, 1, diff),)
 
 
 def test_diff_keeps_frequent_lines_between_changed_ones() -> None:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pexpect
 import pytest
@@ -155,6 +155,12 @@ def test_wrapped_path_stays_whole_and_wide_characters_may_part() -> None:
         "\u6f22\u5b57\u6f22\u5b57",
         "\u6f22\u5b57",
     ]
+
+
+def test_long_word_with_accents_stays_whole() -> None:
+    path = "/re\u0301sume\u0301s/e\u0301te\u0301.md"
+    script: Script = [TextDelta(0, f"see {path} now\n"), reply(""), ended()]
+    assert talk(ScriptedConversation(script), "x", width=6)[2:5] == ["see", path, "now"]
 
 
 def test_problems_of_an_edit_are_printed_below_its_diff_with_visible_characters() -> None:
@@ -439,6 +445,16 @@ def test_backslash_continues_the_line() -> None:
 def test_crashed_turn_is_reported_and_the_linear_session_continues() -> None:
     conversation = ScriptedConversation([RuntimeError("odd")], [*says("fine"), ended()])
     lines = talk(conversation, "one", "two")
+    assert any("Internal error: RuntimeError: odd" in line for line in lines)
+    assert "fine" in lines
+
+
+def test_crashed_command_is_reported_and_the_linear_session_continues() -> None:
+    class Unreadable(ScriptedConversation):
+        def usage(self) -> NoReturn:
+            raise RuntimeError("odd")
+
+    lines = talk(Unreadable([*says("fine"), ended()]), "/cost", "two")
     assert any("Internal error: RuntimeError: odd" in line for line in lines)
     assert "fine" in lines
 

@@ -78,6 +78,7 @@ class LinearCommandView:
     def __init__(self, app: LinearApp) -> None:
         self._app = app
         self.is_turn_running = False
+        self.failures = Failures(app.agent.report_crash, self.notify)
 
     @property
     def todos(self) -> tuple[TodoItem, ...]:
@@ -121,7 +122,7 @@ class LinearCommandView:
         self._app.prompt_to_send = PromptToSend(text, replace(options, shown_prompt=typed))
 
     def run_later(self, work: Coroutine[Any, Any, object], *, may_open_screen: bool = False) -> None:
-        self._app.pending_work.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
+        self._app.pending_work.append(self.failures.guard(work))
 
     @property
     def jobs(self) -> JobWatch:
@@ -330,7 +331,8 @@ class LinearApp:
         elif problem := unexpected_argument(name, argument, command):
             self.view.add_notice("warning", problem)
         else:
-            command.run(self.context, argument)
+            with self._command_view.failures.report_errors():
+                command.run(self.context, argument)
             await self._finish_pending_work()
             prompt, self.prompt_to_send = self.prompt_to_send, None
             if prompt is not None:

@@ -94,7 +94,14 @@ def _is_inside_word(text: str, end: int, next_start: int) -> bool:
     A row may end between two wide characters, such as Chinese ones: each counts as a separate word.
     """
     has_blank = next_start > end
-    return not has_blank and cell_len(text[end - 1]) == 1 and cell_len(text[end]) == 1
+    return not has_blank and not _is_wide(text, end - 1) and not _is_wide(text, end)
+
+
+def _is_wide(text: str, index: int) -> bool:
+    """Return whether the character at `index` has two cells; a combining mark counts as the character before it."""
+    while index and not cell_len(text[index]):
+        index -= 1
+    return cell_len(text[index]) > 1
 
 
 def _wrap_command_line(line: str, width: int) -> str:
