@@ -255,8 +255,9 @@ def summary(ended: TurnEnded) -> str:
     for number, unit in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
             text += f", {number:,} tokens {unit}"
-    if ended.discarded_output_tokens:
-        text += f" ({ended.discarded_output_tokens:,} of them discarded)"
+    unused = ((ended.discarded_output_tokens, "discarded"), (ended.truncated_call_tokens, "in truncated tool calls"))
+    if parts := [f"{count:,} of them {use}" for count, use in unused if count]:
+        text += f" ({', '.join(parts)})"
     return text + ("" if ended.cost is None else f", ${ended.cost:.4f}")
 
 

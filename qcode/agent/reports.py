@@ -9,7 +9,7 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from decimal import Decimal
 from functools import cache
 from operator import itemgetter
@@ -97,6 +97,8 @@ class TurnUsage:
     """The usage of each model of the turn."""
     is_interrupted: bool = False
     """The user interrupted a reply, whose usage providers often do not report."""
+    truncated_call_tokens: int = 0
+    """The output tokens of truncated calls, which never ran; estimated."""
 
 
 def context_report(
@@ -168,7 +170,7 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     return TurnUsage(
         prompt, model, ended.usage, ended.cost, ended.api_calls,
         discarded_output_tokens=ended.discarded_output_tokens, by_model=ended.by_model,
-        is_interrupted=ended.outcome is Outcome.CANCELLED,
+        is_interrupted=ended.outcome is Outcome.CANCELLED, truncated_call_tokens=ended.truncated_call_tokens,
     )  # fmt: skip
 
 
@@ -366,10 +368,11 @@ def recorded_usage(
         compactions=kinds["summary"],
     )
     discarded = sum(attempt.usage.output or 0 for attempt in attempts if attempt.is_discarded)
+    truncated_call_tokens = sum(attempt.truncated_call_tokens for attempt in attempts)
     is_interrupted = any(attempt.stop == "cancelled" for attempt in attempts)
     return TurnUsage(
         prompt, model, usage, cost, calls, discarded_output_tokens=discarded, by_model=by_model,
-        is_interrupted=is_interrupted,
+        is_interrupted=is_interrupted, truncated_call_tokens=truncated_call_tokens,
     )  # fmt: skip
 
 
@@ -475,12 +478,13 @@ def usage_report_text(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | Non
         usage = usage + turn.usage
         calls = _sum_calls(calls, turn.api_calls)
     discarded = sum(turn.discarded_output_tokens for turn in turns)
+    truncated = sum(turn.truncated_call_tokens for turn in turns) or None
+    output_parts = (("reasoning", usage.reasoning), ("discarded", discarded), ("in truncated tool calls", truncated))
     lines = [
         f"Cost        {_cost_text(turns)}",
         f"Input       {_tokens_text(usage.input)}"
         f"{_details_text(('cache read', usage.cache_read), ('written', usage.cache_write))}{_hit_rate_text(usage)}",
-        f"Output      {_tokens_text(usage.output)}"
-        f"{_details_text(('reasoning', usage.reasoning), ('discarded', discarded))}",
+        f"Output      {_tokens_text(usage.output)}{_details_text(*output_parts)}",
         f"API calls   {calls.total} ({_calls_text(calls)})",
     ]
     lines += recovery_lines(metrics) if metrics is not None else []
@@ -577,14 +581,8 @@ def _calls_text(calls: ApiCalls) -> str:
 
 
 def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
-    return ApiCalls(
-        left.initial + right.initial,
-        left.escalations + right.escalations,
-        left.continuations + right.continuations,
-        left.repairs + right.repairs,
-        left.retries + right.retries,
-        left.compactions + right.compactions,
-    )
+    counts = asdict(right)
+    return ApiCalls(**{cause: count + counts[cause] for cause, count in asdict(left).items()})
 
 
 def _tokens_text(count: int | None) -> str:

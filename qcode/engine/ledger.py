@@ -35,6 +35,8 @@ class Ledger:
         self.spent = Decimal(0)
         """The cost that is compared with the budget, with estimates for counts that the provider did not report."""
         self.discarded_output_tokens = 0
+        self.truncated_call_tokens = 0
+        """The output tokens of truncated calls, which never ran; estimated."""
         self.price = price
         """The price of the current model."""
         self._parent = parent
@@ -90,6 +92,12 @@ class Ledger:
     def undo_discard(self, usage: Usage) -> None:
         """Undo a `discard`: the attempt is used after all."""
         self._discard(-(usage.output or 0))
+
+    def add_truncated_call(self, tokens: int) -> None:
+        """Count the tokens of a truncated call of a kept reply; its usage was added before."""
+        self.truncated_call_tokens += tokens
+        if self._parent is not None:
+            self._parent.add_truncated_call(tokens)
 
     def add_compaction(self, other: Ledger) -> None:
         """Add the usage of a compaction; all its requests count as `compactions`."""
@@ -242,4 +250,5 @@ class Tally:
             is_answered=is_answered,
             by_model=ledger.by_model,
             note=note,
+            truncated_call_tokens=ledger.truncated_call_tokens,
         )

@@ -105,6 +105,8 @@ class AttemptRecord:
     """`provider/model`; empty for the model of the session."""
     damaged_events: int = 0
     """The number of events skipped in the stream. If it is not 0, the text may have gaps."""
+    truncated_call_tokens: int = 0
+    """The output tokens of a call that the output limit truncated, so that it never ran; estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,6 +453,11 @@ class TurnEnded:
     """The usage of each model that the turn used, sub-agents and summaries included."""
     note: str = ""
     """Explains to the user why the answer is truncated or refused, or why qcode stopped the turn; or empty."""
+    truncated_call_tokens: int = 0
+    """The output tokens of calls that an output limit truncated, so that they never ran; estimated.
+
+    They are not part of `discarded_output_tokens`, because the rest of their reply is kept.
+    """
 
     @classmethod
     def without_reply(

@@ -16,10 +16,11 @@ from qcode.protocol.events import Compacted, Notice, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
 from tests.fakes.conversation import Model, talk
-from tests.fakes.scripted import Steps, call_reply, text_reply
+from tests.fakes.scripted import Steps, call_reply, cut_call, text_reply
 
 WORDS = "".join(f"word {number} " for number in range(1_500))
 SHORT, LONG, SUMMARY, EMPTY = (text_reply(text) for text in ("Hello.", WORDS, "Task: x.", ""))
+TRUNCATED = cut_call("write", '{"path": "a.txt", "content": "one two three')
 BROKEN: Steps = (ProviderError(ErrorKind.AUTH, "the key was refused"),)
 
 
@@ -144,6 +145,7 @@ def test_resumed_session_shows_its_compactions_and_their_cost_separately(tmp_pat
         (("one", "two", "/compact", "/compact"), (LONG, LONG, EMPTY, EMPTY, BROKEN)),
         (("one", "two", "three", "/compact"), (LONG, LONG, BROKEN, BROKEN)),
         (("one", "/compact", "two"), (BROKEN, BROKEN)),
+        (("one",), (TRUNCATED, TRUNCATED, SHORT)),
     ],
 )
 def test_resumed_session_has_the_same_rows_of_usage(
@@ -161,9 +163,10 @@ def test_resumed_session_has_the_same_rows_of_usage(
     rows = EarlierTurns(it.store.load(it.conversation.session_id).history).usage(lambda name: None)
     live = it.conversation.usage()
     assert tuple(row.prompt for row in live) == prompts
-    assert [(row.prompt, row.usage, row.api_calls) for row in rows] == [
-        (row.prompt, row.usage, row.api_calls) for row in live
+    assert [(row.prompt, row.usage, row.api_calls, row.truncated_call_tokens) for row in rows] == [
+        (row.prompt, row.usage, row.api_calls, row.truncated_call_tokens) for row in live
     ]
+    assert (live[0].truncated_call_tokens > 0) is (TRUNCATED in replies)
 
 
 def test_asides_before_and_after_a_compaction_without_summary_keep_their_place_after_a_resume(tmp_path: Path) -> None:

@@ -105,6 +105,23 @@ def test_append_only_call_that_is_truncated_again_gets_split_guidance() -> None:
     assert "You MUST split it" in guidance.content
 
 
+def test_tokens_of_a_call_truncated_at_the_limit_of_the_model_are_counted_apart_from_discarded_ones() -> None:
+    half = '{"path": "a", "content": "' + "word " * 100
+    truncated = calls(("write", half), stop=StopReason.MAX_TOKENS, output=8_000, before="Now.")
+    played = play(truncated, truncated, text("done"))
+    assert played.caps == [8_000, 64_000, 8_000]
+    assert played.end.discarded_output_tokens == 8_000, "the first attempt was replaced"
+    assert played.end.truncated_call_tokens == len(half) // 4 + 1
+    first_reply = next(event for event in played.events if isinstance(event, ev.ReplyFinished))
+    (_, record) = first_reply.attempts
+    assert record.truncated_call_tokens == played.end.truncated_call_tokens
+    assert not record.is_discarded
+    few = calls(("write", half), stop=StopReason.MAX_TOKENS, output=5)
+    assert play(few, text("done"), output=SMALL_MODEL).end.truncated_call_tokens == 5, "no more than the host reported"
+    complete = calls(("shell", '{"command": "ls"}'), stop=StopReason.MAX_TOKENS)
+    assert play(complete, text("done"), output=SMALL_MODEL).end.truncated_call_tokens == 0
+
+
 def test_append_only_text_before_a_broken_call_is_continued_without_the_call() -> None:
     begun = broken(TextDelta(0, "First. "), ToolCallStarted(1, "c0", "shell"), ToolArgsDelta(1, '{"command": "rm'))
     played = play(begun, calls(("shell", '{"command": "ls"}')), text("done"), output=APPEND_ONLY)

@@ -132,7 +132,7 @@ def test_verbose_run_prints_events_and_usage() -> None:
         ev.PartialRestored("t", is_interrupted=True),
         ev.Waiting(2.0, "rate limit", 1),
         ev.ToolFinished(call(), ToolOutcome("x", summary="3 passed"), "done"),
-        ended("t", api_calls=calls, discarded_output_tokens=8000),
+        ended("t", api_calls=calls, discarded_output_tokens=8000, truncated_call_tokens=500),
     )
     lines = run(conversation, verbose=True).stderr.splitlines()
     assert lines == [
@@ -144,7 +144,7 @@ def test_verbose_run_prints_events_and_usage() -> None:
         "qcode: rate limit, retry 1 in 2 s",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "
-        "(8,000 of them discarded), $0.0123",
+        "(8,000 of them discarded, 500 of them in truncated tool calls), $0.0123",
     ]
 
 

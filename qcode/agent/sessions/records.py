@@ -112,9 +112,8 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
         record["is_unanswered"] = True
     if attempt.model:
         record["model"] = attempt.model
-    if attempt.damaged_events:
-        record["damaged_events"] = attempt.damaged_events
-    return record
+    counts = {name: getattr(attempt, name) for name in ("damaged_events", "truncated_call_tokens")}
+    return record | {name: count for name, count in counts.items() if count}
 
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
@@ -176,6 +175,7 @@ def _attempt(value: JsonObject) -> AttemptRecord:
         is_unanswered=value.get("is_unanswered") is True,
         model=str_field(value, "model", ""),
         damaged_events=count_in(value.get("damaged_events")) or 0,
+        truncated_call_tokens=count_in(value.get("truncated_call_tokens")) or 0,
     )
 
 
@@ -496,8 +496,8 @@ def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
         row["seconds"] = round(ended.seconds, 3)
     if ended.cost is not None:
         row["cost"] = str(ended.cost)
-    if ended.discarded_output_tokens:
-        row["discarded"] = ended.discarded_output_tokens
+    counts = {"discarded": ended.discarded_output_tokens, "truncated_call_tokens": ended.truncated_call_tokens}
+    row |= {name: count for name, count in counts.items() if count}
     if ended.limit is not None:
         row["limit"] = ended.limit
     if ended.note:
@@ -513,7 +513,6 @@ def _turn_from_json(value: JsonObject) -> TurnEnded:
         spent = Decimal(cost) if isinstance(cost, str) else None
     except InvalidOperation:
         raise ValueError("cost is not a number") from None
-    discarded = value.get("discarded")
     return TurnEnded(
         Outcome(text_in(value.get("outcome"))),
         stop=None,
@@ -523,11 +522,12 @@ def _turn_from_json(value: JsonObject) -> TurnEnded:
         usage=Usage(**_int_fields(value.get("usage"), Usage)),
         cost=spent,
         api_calls=ApiCalls(**_int_fields(value.get("api_calls"), ApiCalls)),
-        discarded_output_tokens=discarded if isinstance(discarded, int) else 0,
+        discarded_output_tokens=count_in(value.get("discarded")) or 0,
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
         seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
         note=text_in(value.get("note")),
+        truncated_call_tokens=count_in(value.get("truncated_call_tokens")) or 0,
     )
 
 

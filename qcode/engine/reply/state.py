@@ -334,6 +334,7 @@ class ReplyState:
         assert not isinstance(self.phase, Finished), "a reply ends only once"
         if stop is StopReason.MAX_TOKENS:
             raw_stop = raw_stop or self.cut_raw_stop  # a later attempt may have failed without a stop reason
+        self._count_truncated_call()
         blocks = stored_blocks(self.reply_drafts)
         is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
@@ -358,6 +359,19 @@ class ReplyState:
             effects.append(Emit(Notice("warning", describe_damaged(self.model.title, damaged))))
         effects.append(Emit(ReplyFinished(stop, raw_stop, self.attempt_count, message, records, note)))
         return effects
+
+    def _count_truncated_call(self) -> None:
+        """Count the tokens of a truncated call in the reply, in the record of the last attempt that is kept."""
+        kept = [index for index, record in enumerate(self.records) if not record.is_discarded]
+        drafts = (draft for draft in self.reply_drafts if draft.kind == "call" and draft.state == "incomplete")
+        tokens = sum(self.counter.measure(draft.text) for draft in drafts)
+        if not kept or not tokens:
+            return
+        record = self.records[kept[-1]]
+        if record.usage.output is not None:
+            tokens = min(tokens, record.usage.output)
+        self.records[kept[-1]] = replace(record, truncated_call_tokens=tokens)
+        self.ledger.add_truncated_call(tokens)
 
 
 def is_call_or_text(block: Block) -> bool:

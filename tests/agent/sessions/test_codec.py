@@ -42,7 +42,13 @@ MESSAGES = st.builds(Message, st.sampled_from(["user", "assistant"]), st.lists(B
 COUNTS = st.none() | st.integers(0, 10**12)
 KINDS: st.SearchStrategy[AttemptKind] = st.sampled_from(get_args(AttemptKind))
 TRIES = st.builds(
-    AttemptRecord, KINDS, st.integers(1), TEXTS, st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS), st.booleans()
+    AttemptRecord,
+    KINDS,
+    st.integers(1),
+    TEXTS,
+    st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS),
+    st.booleans(),
+    truncated_call_tokens=st.integers(0),
 )
 
 

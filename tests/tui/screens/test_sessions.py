@@ -912,6 +912,11 @@ def test_context_bar_has_a_mark_for_the_smallest_share() -> None:
     assert bar(50_000) == "█" + "░" * 19
 
 
+def test_cost_report_has_the_tokens_of_truncated_calls() -> None:
+    turn = TurnUsage("go", "a/m", Usage(100, 9_000), None, ApiCalls(1, 1), 8_000, truncated_call_tokens=700)
+    assert "Output      9k  (discarded 8k, in truncated tool calls 700)" in usage_report_text([turn])
+
+
 def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     turns = [
         TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),
@@ -920,7 +925,7 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     text = usage_report_text(turns)
     assert "API calls   8 (3 first attempts, 1 retry with a larger output cap, 3 continuations, 1 compaction)" in text
     assert "73% from the cache" in text
-    assert "discarded 8k" in text
+    assert "discarded 8k)" in text
     assert "By model" in text
     assert "unknown" in text
 
