@@ -58,11 +58,10 @@ def farewell(seconds: float, tokens: int, cost: str, reply: str, *, resume: str)
     """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
     `seconds`, `tokens` and `cost` are those of the run; `cost` is empty if unknown. `reply` is the text of the last
-    reply, empty to omit it. `resume` is the line of `resume_hint`, empty if the session was not saved.
+    reply, empty to omit it. `resume` is the line of `resume_hint`, empty if the session was not saved. A run that used
+    no tokens, such as a look at an earlier session, has no duration.
     """
-    facts = (age_text(seconds), f"{tokens_text(tokens)} tokens" if tokens else "", cost)
-    lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []
-    lines.append(" · ".join(fact for fact in facts if fact))
-    if resume:
-        lines.append(resume)
-    return "\n".join(lines) + "\n"
+    used = list(filter(None, (f"{tokens_text(tokens)} tokens" if tokens else "", cost)))
+    facts = " · ".join([age_text(seconds), *used]) if used else ""
+    lines = (f"{clean(reply).rstrip()}\n" if reply.strip() else "", facts, resume)
+    return "".join(f"{line}\n" for line in lines if line)

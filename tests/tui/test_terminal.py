@@ -398,7 +398,9 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
     ("given", "lines"),
     [
         ((725, 37_000, "$0.42", "", "Resume with: qcode -c"), "12 min · 37k tokens · $0.42\nResume with: qcode -c\n"),
-        ((3, 0, "", "", ""), "3 s\n"),
+        ((3, 10, "", "", ""), "3 s · 10 tokens\n"),
+        ((2, 0, "", "", "Resume with: qcode -r a1"), "Resume with: qcode -r a1\n"),
+        ((2, 0, "", "", ""), ""),
         (
             (3, 10, "", "Hi \x1b[31mred\n\n", "Resume with: qcode -c"),
             "Hi red\n\n3 s · 10 tokens\nResume with: qcode -c\n",
