@@ -21,9 +21,8 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, EarlierTurns, RecoveryMetrics, TurnUsage, context_report, turn_usage
-from qcode.agent.sessions.history import HistoryEntry, StoredMessage, typed_prompt
+from qcode.agent.sessions.history import StoredMessage, typed_prompt
 from qcode.agent.sessions.recorders import JobRecorder, ShownRecorder
-from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session, SessionTranscript
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
@@ -241,9 +240,13 @@ class Conversation:
         """Run one turn. `opening_events` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        hooks, client, small = self.hooks, self.client, self._clients.small()  # the small model may write summaries
-        self._turn_options, self._opening_events, self._turn_client = options, [*opening_events], client
-        self._turn_count, self._is_prompt_next = self._turn_count + 1, isinstance(first, UserSubmitted)
+        hooks = self.hooks
+        client = self._turn_client = self.client
+        small = self._clients.small()  # may write the summaries
+        self._turn_options = options
+        self._opening_events = list(opening_events)
+        self._turn_count += 1
+        self._is_prompt_next = isinstance(first, UserSubmitted)
         settings = self._turn_settings(small, options)
         turn = Turn(settings, client.known_model(), self.transcript.messages, self._counter, number=self._turn_count)
         self._last_turn = self.turn = turn
@@ -411,10 +414,7 @@ class Conversation:
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
         """All messages of the session, even compacted messages, each with the events that were shown with it."""
-        history = self.transcript.session.history
-        if history.stored:
-            return tuple(history.stored[number] for number in history.all_numbers())
-        return tuple(StoredMessage(HistoryEntry(message), is_a_prompt(message)) for message in self.transcript.messages)
+        return self.transcript.stored_messages
 
     @property
     def is_busy(self) -> bool:

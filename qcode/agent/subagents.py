@@ -276,7 +276,7 @@ class SubagentRun:
         elif not isinstance(event, _HIDDEN_EVENTS):
             await show(AgentEvent(self._call_id, self._with_inner_ids(event)))
         if isinstance(event, UsageUpdated):
-            await show(self._parent.turn.usage)
+            await show(self._parent.turn.usage_event)
         for warning in self._calls.take_warnings():
             await show(Notice("warning", warning))
 

@@ -482,11 +482,11 @@ def _denial_for_user(answer: ApprovalAnswered, *, is_question: bool) -> str:
 
     `is_question`: the call asked the user a question.
     """
-    why = answer.summary or answer.reason
+    reason = answer.summary or answer.reason
     if not answer.is_declined:
-        return f"Denied: {why}" if why else ""
-    if why:
-        return f"Declined: {why}"
+        return f"Denied: {reason}" if reason else ""
+    if reason:
+        return f"Declined: {reason}"
     return "Not answered." if is_question else "Declined."
 
 

@@ -56,6 +56,8 @@ class CompactionScheduler:
 
     def __init__(self, settings: CompactionSettings | None) -> None:
         self._settings = settings
+        self._growth = 0
+        """By how many tokens the conversation must grow after the last compaction before it is compacted again."""
         self._min_tokens = 0
         """The size in tokens below which the conversation is not compacted again."""
         self._has_failed = False
@@ -70,15 +72,16 @@ class CompactionScheduler:
         if settings is None or self._has_failed:
             return False
         window = model.window or DEFAULT_CONTEXT_WINDOW
-        size = counter.size_of(request, threshold=int(settings.share * window))
+        max_tokens = int(settings.share * window)
+        size = counter.size_of(request, threshold=max_tokens)
         if size.tokens < self._min_tokens:
             return False
         cap = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
-        return cap is None or size.tokens >= settings.share * window
+        return cap is None or size.tokens >= max_tokens
 
     def start(self, model: KnownModel) -> KnownModel:
         """Record the start of a compaction; return the model that writes its summary."""
-        self._min_tokens = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
+        self._growth = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
         writer = self._settings.writer if self._settings is not None else None
         return writer or model
 
@@ -89,4 +92,4 @@ class CompactionScheduler:
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction; the next one is due only after the conversation has grown again."""
         self._has_failed = result.items is None
-        self._min_tokens += result.after  # `start` has set it to the growth that is needed
+        self._min_tokens = result.after + self._growth

@@ -321,7 +321,7 @@ class Turn:
         self.model = reply.model
         if isinstance(reply.phase, NeedsCompaction):
             return effects + self._compact("full", ResumeReply(reply))
-        effects = [*effects, Emit(self.usage)]
+        effects = [*effects, Emit(self.usage_event)]
         result = reply.result
         if result is None:
             return effects
@@ -455,7 +455,7 @@ class Turn:
 
             self._messages = resolve_items(result.items, self._messages)
             self._counter.context_tokens = result.after
-        effects = [*effects, *compaction_effects(result), Emit(self.usage)]
+        effects = [*effects, *compaction_effects(result), Emit(self.usage_event)]
         return effects + self._resume_after_compaction(phase.then, is_shorter=result.items is not None)
 
     def _resume_after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
@@ -591,6 +591,6 @@ class Turn:
         return (*self.tally.signals, *running)
 
     @property
-    def usage(self) -> UsageUpdated:
-        """The usage of all requests so far, sub-agents included."""
+    def usage_event(self) -> UsageUpdated:
+        """The event with the usage of all requests so far, sub-agents included."""
         return self.tally.usage_event(self._counter, self.model)

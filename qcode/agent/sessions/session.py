@@ -394,6 +394,14 @@ class SessionTranscript:
         """The current messages. The list may grow, or be replaced by another list."""
         return self._messages
 
+    @property
+    def stored_messages(self) -> tuple[StoredMessage, ...]:
+        """All messages of the session, even compacted messages; the current messages if the session stores none."""
+        history = self.session.history
+        if history.stored:
+            return tuple(history.stored[number] for number in history.all_numbers())
+        return tuple(StoredMessage(HistoryEntry(message), is_a_prompt(message)) for message in self._messages)
+
     def reload(self) -> None:
         """Load the messages up to the current head of the session."""
         entries = self.session.entries()

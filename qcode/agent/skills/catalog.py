@@ -56,7 +56,7 @@ class SkillCatalog:
 
 
 def budget(window: int | None) -> int:
-    """Return the maximum size of the list in tokens for a context window."""
+    """Return the maximum size of the list in tokens; `window` is the context window in tokens, None if unknown."""
     return min(MAX_TOKENS, max(MIN_TOKENS, int((window or DEFAULT_CONTEXT_WINDOW) * _WINDOW_SHARE)))
 
 
@@ -72,25 +72,27 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
     texts = {skill.handle: cut(skill.description, MAX_DESCRIPTION) for skill in listed}
     is_project = {skill.handle: skill.is_from_project for skill in listed}
 
-    def tokens(handle: str) -> int:
-        return estimate_text(_row(handle, texts[handle], is_project=is_project[handle])) + 1
+    def row_tokens(handle: str, description: str) -> int:
+        return estimate_text(_row(handle, description, is_project=is_project[handle])) + 1
 
-    remaining_tokens = budget(window) - sum(map(tokens, texts))
+    excess_tokens = sum(row_tokens(handle, text) for handle, text in texts.items()) - budget(window)
+
+    def replace_description(handle: str, description: str) -> None:
+        nonlocal excess_tokens
+        excess_tokens -= row_tokens(handle, texts[handle]) - row_tokens(handle, description)
+        texts[handle] = description
+
     shortened: list[str] = []
     for handle in sorted(texts, key=lambda handle: -len(texts[handle])):
-        if remaining_tokens >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
+        if excess_tokens <= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
             break
-        remaining_tokens += tokens(handle)
-        texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION_CHARS)
-        remaining_tokens -= tokens(handle)
+        replace_description(handle, cut(texts[handle], _SHORT_DESCRIPTION_CHARS))
         shortened.append(handle)
     undescribed: list[str] = []
     for handle in sorted(texts, key=lambda handle: (uses.get(handle, 0), handle)):
-        if remaining_tokens >= 0:
+        if excess_tokens <= 0:
             break
-        remaining_tokens += tokens(handle)
-        texts[handle] = ""
-        remaining_tokens -= tokens(handle)
+        replace_description(handle, "")
         undescribed.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])

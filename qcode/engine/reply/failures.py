@@ -312,8 +312,8 @@ def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list
     effects = state.keep_longest_text(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
-        return effects + state.finish("cut", StopReason.MAX_TOKENS, why="error", note=note)
-    return effects + state.finish("failed", why="error", error=error)
+        return effects + state.finish("cut", StopReason.MAX_TOKENS, termination="error", note=note)
+    return effects + state.finish("failed", termination="error", error=error)
 
 
 def compact_or_end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | None = None) -> list[Effect]:
@@ -327,9 +327,9 @@ def _end_unsent(state: ReplyState, request: ModelRequest, attempt: Attempt | Non
     effects = state.keep_longest_text(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
-        return effects + state.finish("cut", stop, why="budget_exhausted", note=note)
+        return effects + state.finish("cut", stop, termination="budget_exhausted", note=note)
     error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
-    return effects + state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, why="error", error=error)
+    return effects + state.finish("failed", StopReason.CONTEXT_WINDOW_EXCEEDED, termination="error", error=error)
 
 
 def _continue_broken_text(state: ReplyState, cap: int) -> list[Effect]:
@@ -472,16 +472,17 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
         has_text = bool(state.text.strip())
         advice = "The text before that is kept." if has_text else "Rephrase the request, or try another model."
         note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. {advice}"
-        return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
+        return state.finish("refused", shape.stop, shape.raw_stop, termination=decision.termination, note=note)
     note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
-    return compact_or_end(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
+    return compact_or_end(state, KeepTruncated(shape.stop, shape.raw_stop, decision.termination, note))
 
 
-def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
+def _keep_truncated(state: ReplyState, fallback: KeepTruncated) -> list[Effect]:
+    stop, raw_stop, note = fallback.stop, fallback.raw_stop, fallback.note
     if state.text.strip():
-        return state.finish("cut", decision.stop, decision.raw_stop, why=decision.why, note=decision.note)
-    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, decision.note)
-    return state.finish("failed", decision.stop, decision.raw_stop, why="error", error=error)
+        return state.finish("cut", stop, raw_stop, termination=fallback.termination, note=note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
+    return state.finish("failed", stop, raw_stop, termination="error", error=error)
 
 
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
@@ -557,7 +558,7 @@ def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> 
 def reject_truncated_call(state: ReplyState, cap: int, raw_stop: str) -> list[Effect]:
     """Stop completing the call and reject it like any truncated call."""
     failed = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=False))
-    return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, why="retry_limit", cap=cap)]
+    return [failed, *state.finish("calls", StopReason.MAX_TOKENS, raw_stop, termination="retry_limit", cap=cap)]
 
 
 def _cut_call(state: ReplyState) -> BlockDraft:

@@ -167,7 +167,7 @@ class KeepTruncated:
 
     stop: StopReason
     raw_stop: str
-    why: Termination
+    termination: Termination
     note: str
 
 

@@ -49,7 +49,7 @@ class Done:
 
     is_cut: bool = False
     """The reply stays truncated, and a notice gives the reason."""
-    why: Termination = "completed"
+    termination: Termination = "completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class RepairCall:
 class Fail:
     """End the turn with an error, because the reply has nothing usable."""
 
-    why: Literal["thinking_only", "empty", "unknown", "malformed"]
+    cause: Literal["thinking_only", "empty", "unknown", "malformed"]
 
 
 Decision: TypeAlias = (
@@ -114,9 +114,9 @@ Decision: TypeAlias = (
 def decide(shape: ReplyShape, budget: Budget) -> Decision:
     """Return the next action. Each action that does not end the reply consumes a part of the budget."""
     if shape.stop is StopReason.REFUSAL:
-        return Done(why="safety_blocked")
+        return Done(termination="safety_blocked")
     if shape.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:
-        return Done(is_cut=True, why="budget_exhausted")
+        return Done(is_cut=True, termination="budget_exhausted")
     if _is_cut(shape):
         return _decide_cut(shape, budget)
     if shape.calls:
@@ -143,7 +143,7 @@ def _is_cut(shape: ReplyShape) -> bool:
 def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
     """Return the next action for a truncated reply."""
     if not budget.is_affordable:
-        return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
+        return RunCalls() if shape.calls else Done(is_cut=True, termination="budget_exhausted")
     ends_in_text = not shape.calls and shape.last == "text"
     must_keep_text = (budget.prefers_continuing and ends_in_text) or (budget.is_append_only and shape.has_text)
     if budget.escalation_cap is not None and not must_keep_text:
@@ -165,9 +165,9 @@ def _decide_textless(shape: ReplyShape, budget: Budget) -> Decision:
 def _decide_continuation(shape: ReplyShape, budget: Budget) -> Decision:
     """Continue a truncated text while it makes progress and the budget permits; otherwise end the reply."""
     if budget.is_continuation and not shape.has_progress:
-        return Done(is_cut=True, why="no_progress")
+        return Done(is_cut=True, termination="no_progress")
     if not budget.continuations_left:
-        return Done(is_cut=True, why="retry_limit")
+        return Done(is_cut=True, termination="retry_limit")
     if budget.continuation_cap is None or budget.tokens_left <= 0 or budget.chars_left <= 0:
-        return Done(is_cut=True, why="budget_exhausted")
+        return Done(is_cut=True, termination="budget_exhausted")
     return Continue(budget.continuation_cap)

@@ -196,7 +196,7 @@ class Reply:
             case AtRateLimit(after_wait=NeedsModel(attempt=attempt)):
                 pass
         effects = state.keep_longest_text(attempt, is_interrupted=True)
-        return effects + state.finish("cancelled", why="cancelled", note="Interrupted.")
+        return effects + state.finish("cancelled", termination="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
         """Record the ended attempt, classify it, and carry out the decision about it."""
@@ -234,11 +234,11 @@ class Reply:
         if attempt.kind == "continuation" and state.was_cut:
             state.absorb_text(attempt)
             note = describe_cut(state.records, "repetition")
-            return stopped + state.finish("cut", StopReason.MAX_TOKENS, why="no_progress", note=note)
+            return stopped + state.finish("cut", StopReason.MAX_TOKENS, termination="no_progress", note=note)
         stopped += state.keep_longest_text(attempt)
         note = describe_repetition(has_text=bool(state.text.strip()))
         error = ErrorInfo(ErrorKind.REPETITION, note)
-        return stopped + state.finish("failed", why="error", note=note, error=error)
+        return stopped + state.finish("failed", termination="error", note=note, error=error)
 
     def _learn_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Learn that the host truncates far below the cap, if the escalated attempt was hardly longer."""
@@ -360,7 +360,7 @@ class Reply:
             "calls",
             StopReason.MAX_TOKENS,
             shape.raw_stop,
-            why="retry_limit",
+            termination="retry_limit",
             cap=cap,
             escalates_next_request=decision.escalates_next_request,
         )
@@ -457,25 +457,23 @@ class Reply:
         continuing = self._continuation_request(attempt)
         state.absorb(attempt)
         state.mark_cut(shape.raw_stop)
-        is_exhausted = decision.why == "budget_exhausted"
+        termination, stop, raw_stop = decision.termination, StopReason.MAX_TOKENS, shape.raw_stop
+        is_exhausted = termination == "budget_exhausted"
         cost_limit = state.plan.max_budget_usd
         if is_exhausted and cost_limit is not None and not state.is_affordable:
             note = describe_overspent(state.records, cost_limit)
-            return state.finish(
-                "cut", StopReason.MAX_TOKENS, shape.raw_stop, why=decision.why, note=note, limit=Limit.COST
-            )
+            return state.finish("cut", stop, raw_stop, termination=termination, note=note, limit=Limit.COST)
         if is_exhausted and state.fit_cap(continuing, continuing.max_tokens) is None:
             note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
-            truncated = KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note)
-            return failures.compact_or_end(state, truncated)
-        note = describe_cut(state.records, decision.why)
-        return failures.end_uncompacted(state, KeepTruncated(StopReason.MAX_TOKENS, shape.raw_stop, decision.why, note))
+            return failures.compact_or_end(state, KeepTruncated(stop, raw_stop, termination, note))
+        note = describe_cut(state.records, termination)
+        return failures.end_uncompacted(state, KeepTruncated(stop, raw_stop, termination, note))
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """End a reply that has nothing usable."""
         state = self._state
         raw = shape.raw_stop or "none given"
-        match decision.why:
+        match decision.cause:
             case "empty":
                 return self._fail_truncated(shape, describe_empty(state.records))
             case "thinking_only":
@@ -488,12 +486,12 @@ class Reply:
                 text = f"The reply was empty and ended for an unknown reason ({raw}). Try again, or try another model."
                 error = ErrorInfo(ErrorKind.BAD_RESPONSE, text)
         state.absorb_text(attempt)
-        return state.finish("failed", shape.stop, shape.raw_stop, why="error", error=error)
+        return state.finish("failed", shape.stop, shape.raw_stop, termination="error", error=error)
 
     def _fail_truncated(self, shape: ReplyShape, note: str) -> list[Effect]:
         """End a truncated reply that has no text."""
         self._state.mark_cut(shape.raw_stop)
-        return self._state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, why="no_progress", note=note)
+        return self._state.finish("cut", StopReason.MAX_TOKENS, shape.raw_stop, termination="no_progress", note=note)
 
 
 def _is_stopped(shape: ReplyShape) -> bool:

@@ -13,16 +13,33 @@ languages) is removed if it refers to the end of the text. A bare "Continued:" i
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from qcode.text import fences
 from qcode.text.pattern import lazy_pattern
+from qcode.values import dataclass
 
 RESTART_MARK = "\n\n[…]\n\n"
 """Inserted between the old text and the new part of a continuation that restarts the reply."""
 
 _BLANK_LINES = lazy_pattern(r"(?:[ \t]*\r?\n)*")
-_LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
-"""How many line breaks after an opening are removed with it; further line breaks are part of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A kind of opening, or one that was removed."""
+
+    max_breaks: int
+    """How many line breaks after the opening are removed with it; further line breaks are part of the text."""
+    ends_line: bool = True
+    """The opening includes its line break. A lead-in does not: text may follow it on the same line."""
+    is_indented: bool = False
+    """The opening was indented, so the indentation of the next line is removed too."""
+
+
+_LEAD_IN_OPENING = _Opening(max_breaks=2, ends_line=False)
+_HEADING_OPENING = _Opening(max_breaks=1)
+_TABLE_OPENING = _Opening(max_breaks=0)
 
 
 class Seam:
@@ -52,14 +69,12 @@ class Seam:
         """How many characters of the continuation equal the start of `before`; valid while `_may_restart` is True."""
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
-        self._breaks_to_remove: int | None = None
-        """How many line breaks to remove with the last opening; None: text has followed, or there is no opening."""
-        self._is_indented = False
-        """The removed header was indented, so the indentation of the next line is removed too."""
+        self._removed: _Opening | None = None
+        """The last removed opening, until text follows it; the white space between them is not decided yet."""
         self._blank = ""
         """The white space after a removed opening that is part of the text, and is released before the text."""
-        self._breaks = ""
-        """The line breaks to release instead of an empty `_blank`, if the text must start on a new line."""
+        self._line_break = ""
+        """Released if `_blank` is empty and the text must start on a new line: the white space after the opening."""
         self._is_settled = not before
         """All later text passes unchanged."""
 
@@ -75,7 +90,7 @@ class Seam:
         self._is_held_blank = self._is_held_blank and not text.strip()
         if self._extends_restart(text):
             return ""
-        if self._breaks_to_remove is not None and self._is_held_blank:
+        if self._removed is not None and self._is_held_blank:
             return ""  # not joined for each delta: any number of blank deltas may follow an opening
         return self._settle("".join(self._held_texts), is_last=False)
 
@@ -97,10 +112,10 @@ class Seam:
 
         If `is_last`, the continuation has ended, and no text is held back.
         """
-        if self._breaks_to_remove is not None:
+        if self._removed is not None:
             if not pending.strip() and not is_last:
                 return ""
-            pending = self._without_blank(pending, self._breaks_to_remove)
+            pending = self._without_blank(pending, self._removed)
         if not is_last and self._is_undecided(pending):
             return ""
         after_opening = self._without_opening(pending)
@@ -110,38 +125,31 @@ class Seam:
         cleaned = self._without_replay(after_opening)
         if cleaned != after_opening:
             self._blank = ""
-        elif self._breaks and not self._blank and not self._is_code:
+        elif self._line_break and not self._blank and not self._is_code:
             is_new_line = needs_new_line(self._before, after_opening)
             if is_new_line is None and not is_last:
                 return ""
-            self._blank = self._breaks if is_new_line else ""
+            self._blank = self._line_break if is_new_line else ""
         self._is_settled = True
         self._held_texts = []
         return self._blank + cleaned
 
-    def _without_blank(self, pending: str, removed_breaks: int) -> str:
-        """Remove the white space after an opening, and store the part that may belong to the text in `_blank`.
+    def _without_blank(self, pending: str, opening: _Opening) -> str:
+        """Remove the white space after a removed opening, and store the part that belongs to the text in `_blank`.
 
-        The first `removed_breaks` line breaks belong to the opening. Example: after a lead-in (2), the third line break
-        of "\\n\\n\\nNext" is stored.
+        Example: a lead-in takes two line breaks with it, so of "\\n\\n\\nNext" the third line break is stored.
         """
         match = _BLANK_LINES.match(pending)
         blank = match.group() if match else ""
-        breaks = [index + 1 for index, char in enumerate(blank) if char == "\n"]
-        if not removed_breaks:
-            self._blank = blank
-        else:
-            self._blank = blank[breaks[removed_breaks - 1] :] if len(breaks) > removed_breaks else ""
-        if breaks:
-            self._breaks = blank
-        else:
-            # A heading or a header row was removed together with its line break; a lead-in has none.
-            self._breaks = "" if removed_breaks == _LEAD_IN_BREAKS else "\n"
-        if self._is_json:
+        if self._is_json or blank.count("\n") <= opening.max_breaks:
             self._blank = ""
-        is_indented = self._is_indented or (removed_breaks == _LEAD_IN_BREAKS and not blank)
-        content = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
-        self._breaks_to_remove = None
+        else:
+            self._blank = blank.split("\n", opening.max_breaks)[-1]
+        self._line_break = blank or ("\n" if opening.ends_line else "")
+        content = pending[len(blank) :]
+        if opening.is_indented or not (blank or opening.ends_line):  # or the text follows a lead-in on the same line
+            content = content.lstrip(" \t")
+        self._removed = None
         self._continue_with(content)
         return content
 
@@ -188,7 +196,7 @@ class Seam:
             self._may_lead_in = False
             length = lead_in_length(pending)
             if length:
-                self._breaks_to_remove = _LEAD_IN_BREAKS
+                self._removed = _LEAD_IN_OPENING
                 return pending[length:]
         if self._fence is not None:
             length = fences.reopened_fence_length(pending, self._fence, is_inside_line=self._is_inside_line)
@@ -196,22 +204,25 @@ class Seam:
                 length = fences.bare_fence_length(pending, self._fence)
             if length:
                 self._fence = None
-                self._blank = self._breaks = ""
+                self._blank = self._line_break = ""
                 return pending[length:]
         text = pending.lstrip("\r\n")
         for header in self._headers:
             length = _header_length(header, text)
             if length and not self._restarts_beyond(header, text):
                 self._headers = ()
-                self._breaks_to_remove = 0 if header.startswith("|") else _HEADING_BREAKS
-                self._is_indented = text[:1] in " \t"
+                opening = _TABLE_OPENING if header.startswith("|") else _HEADING_OPENING
+                self._removed = replace(opening, is_indented=text[0] in " \t")
                 return text[length:]
         return pending
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
         """Return whether `text` repeats the reply from its start, and not only its first lines, the `header`."""
-        length, common = _header_length(header, self._before), _common_length(self._before, text)
-        return length > 0 and not is_short_coincidence(self._before[length:common].strip())
+        length = _header_length(header, self._before)
+        if not length:
+            return False
+        repeated_after_header = self._before[length : _common_length(self._before, text)].strip()
+        return not is_short_coincidence(repeated_after_header)
 
     def _without_replay(self, text: str) -> str:
         """Return `text` without the part that repeats the end of the reply, or its start after a restart."""
@@ -249,8 +260,9 @@ def _first_line(before: str, overlap: str) -> str:
     start = len(before) - len(overlap)
     if start and before[start - 1] != "\n" and overlap[:1] not in ("\n", "\r"):
         return ""
-    end = overlap.find("\n", len(overlap) - len(overlap.lstrip())) + 1
-    return overlap[:end] if end else overlap
+    start_of_text = len(overlap) - len(overlap.lstrip())
+    line, newline, _ = overlap[start_of_text:].partition("\n")
+    return overlap[:start_of_text] + line + newline
 
 
 def _without_indents(text: str) -> str:
@@ -278,8 +290,11 @@ def _is_continued(line: str, heading: str) -> bool:
 
 def _may_be_continued(header: str, start: str) -> bool:
     """Return whether `start` may become a heading with a note."""
-    note = start[len(header) - 1 :] if start.startswith(header[:-1]) else "\n"
-    return header.startswith("#") and "\n" not in note and len(note) <= _MAX_NOTE_CHARS
+    heading = header.removesuffix("\n")
+    if not heading.startswith("#") or not start.startswith(heading):
+        return False
+    note = start.removeprefix(heading)
+    return "\n" not in note and len(note) <= _MAX_NOTE_CHARS
 
 
 def _common_length(left: str, right: str) -> int:
@@ -383,8 +398,9 @@ def _is_replay(before: str, overlap: str) -> bool:
     is_line_start = start == 0 or before[start - 1] == "\n"
     if _RULE_CHARS.issuperset(overlap):
         return False
+    # The text may be a new row that begins like the unfinished row: after "| a | 1 |\n| a" it may be "| a | 2 |". A
+    # marker alone, such as "| ", opens every row.
     unfinished = before[before.rfind("\n") + 1 :]
-    # A marker such as "| " opens every row. If more than that is equal, the text may be a new row that begins alike.
     begins_alike = overlap.endswith("\n" + unfinished) and before.endswith(unfinished, 0, start)
     if begins_alike and any(map(str.isalnum, unfinished)):
         return False

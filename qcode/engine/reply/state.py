@@ -319,7 +319,7 @@ class ReplyState:
         stop: StopReason | None = None,
         raw_stop: str = "",
         *,
-        why: Termination = "completed",
+        termination: Termination = "completed",
         note: str = "",
         error: ErrorInfo | None = None,
         cap: int = 0,
@@ -328,8 +328,8 @@ class ReplyState:
     ) -> list[Effect]:
         """End the reply with the blocks in `reply_drafts`.
 
-        `stop` and `raw_stop` are the stop reason of the last attempt, if it has one. `cap` is the output cap of the
-        attempt with the calls. `why` is the reason why no attempt follows. See `ReplyResult` for the other parameters.
+        `stop` and `raw_stop` are the stop reason of the last attempt, if it has one. `termination` is the reason why no
+        attempt follows. `cap` is the output cap of the attempt with the calls. See `ReplyResult` for the others.
         """
         assert not isinstance(self.phase, Finished), "a reply ends only once"
         if stop is StopReason.MAX_TOKENS:
@@ -349,7 +349,7 @@ class ReplyState:
         searches = [search for index, search in self.searches if not self.records[index].is_discarded]
         effects: list[Effect] = [Emit(search) for search in searches]
         if self.was_cut:
-            effects.append(Emit(ContinuationTerminated(why)))
+            effects.append(Emit(ContinuationTerminated(termination)))
         records = tuple(self.records)
         if message is not None:
             effects.append(Append(message, records, note))
@@ -449,7 +449,7 @@ def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
     return f"output caps {', then '.join(numbers)}"
 
 
-def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
+def describe_cut(attempts: Sequence[AttemptRecord], termination: str, error: str = "") -> str:
     """Return the message for a reply that stays truncated: the number of requests, the reason, and advice."""
     request_count = count_text(len(attempts), "request")
     reason = {
@@ -457,9 +457,9 @@ def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -
         "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
         "repetition": "the last continuation kept repeating itself and was stopped",
         "error": f"the last request failed: {error}" if error else "the last request failed",
-    }.get(why, "each request reached its output limit")
+    }.get(termination, "each request reached its output limit")
     # A higher cap would not have prevented an error.
-    remedy = "Ask to continue." if why == "error" else "Ask to continue, or set a higher --max-output-tokens."
+    remedy = "Ask to continue." if termination == "error" else "Ask to continue, or set a higher --max-output-tokens."
     return f"The reply is incomplete after {request_count} ({_caps_text(attempts)}): {reason}. {remedy}"
 
 
