@@ -123,11 +123,11 @@ class Conversation:
         self._turn_options = NO_OPTIONS
         self._is_prompt_next = False  # whether the next stored message is the prompt of the turn
         self.hooks: SessionHooks | None = None
-        self._checkpoints = Checkpoints(
+        self.checkpoints = Checkpoints(
             toolbox.workspace, session, on_move=self._reload_messages, is_busy=lambda: self.is_busy
         )
         self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accept_changes, context.root)
-        self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
+        self._calls = PendingCalls(toolbox, self.checkpoints.watch_changes, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
         self._jobs = JobRecorder(toolbox.jobs, lambda: self.session, time.monotonic)
         self._begin_session(session, tuple(messages))
@@ -240,28 +240,23 @@ class Conversation:
         """Run one turn. `opening_events` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        hooks = self.hooks
-        client = self._turn_client = self.client
-        small = self._clients.small()  # may write the summaries
         self._turn_options = options
         self._opening_events = list(opening_events)
         self._turn_count += 1
+        self._turn_client = self.client
         self._is_prompt_next = isinstance(first, UserSubmitted)
+        small = self._clients.small()
         settings = self._turn_settings(small, options)
-        turn = Turn(settings, client.known_model(), self.transcript.messages, self._counter, number=self._turn_count)
-        self._last_turn = self.turn = turn
-        summarizer = None if small is None else small.observed_provider
-        confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        driver = Driver(turn, client.observed_provider, self, summary_provider=summarizer, confirm=confirm)
-        self._driver = driver
-        if hooks is not None:
-            hooks.show = driver.show
+        self._last_turn = self.turn = turn = Turn(
+            settings, self.client.known_model(), self.transcript.messages, self._counter, number=self._turn_count
+        )
+        self._driver = driver = self._new_driver(turn, small)
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
         try:
-            await self._checkpoints.wait_until_recorded()
+            await self.checkpoints.wait_until_recorded()
             self.attachments.problems += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
-            async with aclosing(self._driver.run(first)) as events:
+            async with aclosing(driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.record_event(driven)
                     self.transcript.session.partial.observe(event)
@@ -276,13 +271,22 @@ class Conversation:
             stop_timer()
             self._driver = self._subagents = self.turn = None
             self._toolbox.cancel_reading()
-            if hooks is not None:
-                hooks.end_turn()
+            if self.hooks is not None:
+                self.hooks.end_turn()
             self._calls.clear()
             self.attachments.end_turn()
             self._use_client(self._client_after_turn or self.client)
             self._client_after_turn = None
             self.transcript.session.sync()
+
+    def _new_driver(self, turn: Turn, summary_client: ModelClient | None) -> Driver:
+        """Return the driver of a turn; `summary_client` writes the summaries of a compaction, by default the model."""
+        hooks, summarizer = self.hooks, None if summary_client is None else summary_client.observed_provider
+        confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
+        driver = Driver(turn, self.client.observed_provider, self, summary_provider=summarizer, confirm=confirm)
+        if hooks is not None:
+            hooks.show = driver.show
+        return driver
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
         """Record an event, and return it with the notices around it; an empty list for a repeated notice."""
@@ -294,7 +298,7 @@ class Conversation:
             self.transcript.session.sync()
             typed = typed_prompt(prompt, self._turn_options.shown_prompt)
             self._usage.append(turn_usage(typed, self.model, event))
-        sources = (self.transcript.session, self._checkpoints, self._toolbox, self._calls)
+        sources = (self.transcript.session, self.checkpoints, self._toolbox, self._calls)
         events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):
             self.transcript.store_result(event)
@@ -370,10 +374,6 @@ class Conversation:
         self.open_session(self._store.create(self.model, self._context.folder, is_saved=is_saved))
 
     @property
-    def checkpoints(self) -> Checkpoints:
-        return self._checkpoints
-
-    @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that the model is offered now; in plan mode also `exit_plan_mode`, if a user can answer."""
         tools = self.client.tools(self._toolbox, self.policy)
@@ -428,7 +428,7 @@ class Conversation:
         self.permissions.follow_session(session, is_copy=is_copy)
         self._jobs.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
-        self._checkpoints.follow_session(session)
+        self.checkpoints.follow_session(session)
         self._begin_session(session)
         if self.hooks is not None:
             source = "resume" if self.messages else "clear"
@@ -476,7 +476,7 @@ class Conversation:
         """Close all files without waiting; the exit of the process closes the connections. Safe to call twice."""
         self._jobs.close()
         self.transcript.session.close()
-        self._checkpoints.close()
+        self.checkpoints.close()
         self._toolbox.close()
         if self._observer is not None:
             self._observer.close()
@@ -555,7 +555,7 @@ class Conversation:
             assert self._driver is not None
             parent = ParentTurn(
                 self.turn, self._driver, self._turn_client, self._toolbox, self.transcript.session,
-                self._checkpoints, self.permissions, self._accept_changes, self.hooks,
+                self.checkpoints, self.permissions, self._accept_changes, self.hooks,
             )  # fmt: skip
             self._subagents = Subagents(tool, self.kinds, parent, self._clients)
         return self._subagents

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.agent import Agent
-from qcode.agent.context.memory import InstructionFiles
+from qcode.agent.context.memory import InstructionFiles, split_memory_line
 from qcode.agent.models.selection import select_model
 from qcode.agent.options import Options, RunContext
 
@@ -123,6 +123,25 @@ def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(fold
     folders.memory(folders.folder).append(places[1].path, "more")
     assert (folders.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
     assert (folders.root / "AGENTS.md").is_symlink()
+
+
+def test_line_goes_to_a_shared_instruction_file_before_a_local_one_and_a_rule(tmp_path: Path) -> None:
+    root, home, config = tmp_path / "project", tmp_path / "home", tmp_path / "config"
+    for file in ("AGENTS.md", "CLAUDE.local.md", ".claude/rules/tests.md"):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text("x\n")
+    (home / ".claude/rules").mkdir(parents=True)
+    (home / ".claude/rules/style.md").write_text("x\n")
+    files = InstructionFiles(root, root, config, lambda: True, home=home).editable_files()
+    assert [(file.owner, file.label) for file in files] == [
+        ("project", "AGENTS.md"),
+        ("project", "CLAUDE.local.md"),
+        ("project", ".claude/rules/tests.md"),
+        ("yours", str(config / "AGENTS.md")),
+        ("yours", "~/.claude/rules/style.md"),
+    ]
+    (selected,), line = split_memory_line("project: use tabs", files)
+    assert (selected.label, line) == ("AGENTS.md", "use tabs")
 
 
 def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> None:

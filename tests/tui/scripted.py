@@ -90,6 +90,7 @@ class ScriptedConversation(Conversation):
         self.options: list[TurnOptions] = []
         self.metrics = RecoveryMetrics()
         self.background = ScriptedBackground()
+        self.checkpoints: Checkpoints = ScriptedCheckpoints()
         self.library = ScriptedLibrary()
         self.thinking_models: tuple[str, ...] = ()
         self.effort: Effort | None = None
@@ -149,10 +150,6 @@ class ScriptedConversation(Conversation):
     async def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:
         self.prompts.append(f"/compact {focus}".rstrip())
         yield ended()
-
-    @property
-    def checkpoints(self) -> ScriptedCheckpoints:
-        return ScriptedCheckpoints()
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         self.answers.append((approval_id, decision))

@@ -67,10 +67,7 @@ class _Conversation(ScriptedConversation):
     def __init__(self, *steps: Step, messages: tuple[Message, ...] = ()) -> None:
         super().__init__(steps, messages=messages)
         self.library = _Library()
-
-    @property
-    def checkpoints(self) -> _Checkpoints:
-        return _Checkpoints()
+        self.checkpoints = _Checkpoints()
 
     def context_report(self) -> ContextReport:
         return ContextReport("m", 200_000, 1_100, 11_000, 3_100, 60_000, 90_000, 8_000, is_counted=True)

@@ -48,8 +48,10 @@ class InstructionFile:
     """The number of bytes in the prompt."""
     imported_by: str = ""
     """The displayed path of the file that imports this file; empty if no file does."""
-    why: str = ""
+    reason: str = ""
     """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
+    is_rule: bool = False
+    """The file is a rule in a folder of rules, which may be about some files only."""
 
     @property
     def is_cut(self) -> bool:
@@ -117,8 +119,8 @@ class InstructionLoader:
     """The remaining limit for all files."""
     max_file_bytes: int = MAX_TOTAL_BYTES
     """The limit for each file."""
-    why: str = ""
-    """The reason to record with the files that are read next (`InstructionFile.why`)."""
+    reason: str = ""
+    """The reason to record with the files that are read next (`InstructionFile.reason`)."""
     parts: list[str] = field(default_factory=list)
     """The texts for the prompt, one for each file."""
     files: list[InstructionFile] = field(default_factory=list)
@@ -132,14 +134,14 @@ class InstructionLoader:
 
     def load_user_file(self, config_dir: Path, home: Path | None) -> None:
         """Load the user's files, following links anywhere; they may import files of their folder."""
-        path, why = config_dir / DEFAULT_NAME, ""
+        path, reason = config_dir / DEFAULT_NAME, ""
         if home is not None and not os.path.lexists(path):
-            path, why = home / ".claude/CLAUDE.md", f"there is no {path}"
+            path, reason = home / ".claude/CLAUDE.md", f"there is no {path}"
         if os.path.lexists(path):
             real_path = _resolved(path)
-            self.why = why
+            self.reason = reason
             self._load(real_path, str(path), real_path.parent, imported_by="", depth=0)
-            self.why = ""
+            self.reason = ""
         if home is not None:
             self.load_rules(home / ".claude/rules", None)
 
@@ -155,10 +157,10 @@ class InstructionLoader:
         for rule in find_rules(folder, within, self.notices):
             is_needed = rule.patterns is None if path is None else rule.covers(path)
             if is_needed:
-                self.why = rule.reason_for(path)
+                self.reason = rule.reason_for(path)
                 label = _label(rule.file, within) if within is not None else str(rule.file)
                 self._load_if_allowed(rule.file, label, within or _resolved(folder), is_rule=True)
-        self.why = ""
+        self.reason = ""
 
     def load_folder(self, folder: Path, within: Path) -> None:
         """Load the first instruction file of a folder of the project, then the local one."""
@@ -193,7 +195,7 @@ class InstructionLoader:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
         self.bytes_left -= used
-        self.files.append(InstructionFile(real_path, label, size, used, imported_by, self.why))
+        self.files.append(InstructionFile(real_path, label, size, used, imported_by, self.reason, is_rule))
         if is_rule:
             from qcode.agent.context.instruction_rules import body_of
 

@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from qcode.agent.context.instructions import DEFAULT_NAME, NAMES, InstructionFile, Instructions, load_instructions
+from qcode.agent.context.instructions import (
+    DEFAULT_NAME,
+    LOCAL_NAME,
+    NAMES,
+    InstructionFile,
+    Instructions,
+    load_instructions,
+)
 from qcode.agent.subagent_kinds import KINDS, SubagentKinds, custom_kind
 from qcode.config.paths import (
     AGENTS_FOLDER,
@@ -46,8 +53,10 @@ class ListedFile:
     """The number of bytes in the prompt."""
     imported_by: str = ""
     """The displayed path of the file that imports this file; empty if no file does."""
-    why: str = ""
+    reason: str = ""
     """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
+    is_rule: bool = False
+    """The file is a rule in a folder of rules, which may be about some files only."""
 
 
 RESTRICTED = "This folder is restricted, so its instruction files are not read. Type /trust to lift this."
@@ -59,7 +68,8 @@ _MAX_LINE_CHARS = 4_000
 class InstructionFiles:
     """The instruction files of the project at `root`, and of the user in `config_dir` (None: without user files).
 
-    `may_read` returns whether the rules of the session let the model read a file of the project without asking. With
+    `may_read` returns whether the rules of the session let the model read a file of the project without asking. `home`
+    is the home folder of the user, with the files for Claude Code; None: without these files. With
     `includes_project=False`, the files of the project are not read even if it is trusted.
     """
 
@@ -125,19 +135,24 @@ class InstructionFiles:
         return (*unread, *self.read().notices, *nested)
 
     def editable_files(self) -> tuple[ListedFile, ...]:
-        """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
+        """Return the files that a line can be added to: the project's in a trusted folder, then the user's.
+
+        The first file of each owner is the best place for a line: the file nearest to the session's folder, never a
+        rule unless there is nothing else.
+        """
         read = [self._listed_file(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.owner == "project"]
         user_files = [file for file in read if file.owner == "yours"]
-        if self._reads_project() and not any(Path(file.path).parent == self._folder for file in project):
+        has_file_here = any(os.path.lexists(self._folder / name) for name in (*NAMES, LOCAL_NAME))
+        if self._reads_project() and not has_file_here:
             new = self._folder / DEFAULT_NAME
-            if not any(os.path.lexists(self._folder / name) for name in NAMES):
-                project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", size=None))
+            project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", size=None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / DEFAULT_NAME):
             new = self._config_dir / DEFAULT_NAME
             user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", size=None))
-        # The prompt starts with the file of the root. Here the file nearest to the folder is first.
-        return (*reversed(project), *user_files)
+        project.sort(key=lambda file: (file.is_rule, -file.label.count("/")))
+        user_files.sort(key=lambda file: file.is_rule)
+        return (*project, *user_files)
 
     def append(self, path: str, text: str) -> str:
         """Add a line to one of `editable_files`; return a message, or raise `ValueError` if it cannot be written."""
@@ -173,7 +188,9 @@ class InstructionFiles:
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         owner: Literal["yours", "project"] = "yours" if is_own else "project"
         label = self._with_tilde(file.label)
-        return ListedFile(str(file.path), label, owner, file.size, file.used_bytes, file.imported_by, file.why)
+        return ListedFile(
+            str(file.path), label, owner, file.size, file.used_bytes, file.imported_by, file.reason, file.is_rule
+        )
 
     def _with_tilde(self, label: str) -> str:
         """Return the label of a file with `~` for the home folder."""
@@ -191,9 +208,10 @@ def _append(path: Path, line: str) -> None:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
             raise ValueError(f"{path} is not UTF-8 text; /memory opens it in your editor")
         newline = b"\r\n" if b"\r\n" in data else b"\n"
-        missing_newline = b"" if not data or data.endswith(b"\n") else newline
-        last = data.rstrip().rpartition(b"\n")[2].lstrip()
-        blank_line = b"" if not last or last.startswith((b"- ", b"* ")) else newline
+        missing_newline = newline if data and not data.endswith(b"\n") else b""
+        # The line continues a list at the end of the file; after any other text, a blank line starts a new list.
+        last_line = data.rstrip().rpartition(b"\n")[2].lstrip()
+        blank_line = newline if last_line and not last_line.startswith((b"- ", b"* ")) else b""
         file.write(missing_newline + blank_line + b"- " + line.encode("utf-8", "replace") + newline)
 
 
@@ -248,10 +266,10 @@ def memory_detail(file: ListedFile) -> str:
     owner = owner_label(file)
     if file.size is None:
         return f"{owner}; does not exist yet"
-    cut = f", truncated: the prompt has {file.used_bytes:,} of them" if file.used_bytes < file.size else ""
-    by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
-    by += f", {one_line(file.why, 160)}" if file.why else ""
-    return f"{owner}{by}; {size_text(file)}{cut}"
+    importer = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
+    reason = f", {one_line(file.reason, 160)}" if file.reason else ""
+    truncation = f", truncated: the prompt has {file.used_bytes:,} of them" if file.used_bytes < file.size else ""
+    return f"{owner}{importer}{reason}; {size_text(file)}{truncation}"
 
 
 def memory_text(memory: InstructionFiles) -> str:
@@ -263,11 +281,13 @@ def memory_text(memory: InstructionFiles) -> str:
 
 
 def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
-    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one file."""
-    prefix, colon, line = text.partition(":")
-    owner: str = prefix.strip().lower()
-    chosen = [file for file in files if file.owner == owner][:1]
-    return (chosen, line.strip()) if colon and chosen else (files, text)
+    """Return the files that the line may be added to, and the line.
+
+    `files` are the `editable_files`. `project: …` or `yours: …` selects the first file of this owner.
+    """
+    owner, colon, line = text.partition(":")
+    selected = next((file for file in files if file.owner == owner.strip().lower()), None)
+    return ([selected], line.strip()) if colon and selected is not None else (files, text)
 
 
 def kinds_of(context: RunContext) -> SubagentKinds:

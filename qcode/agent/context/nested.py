@@ -99,7 +99,7 @@ class NestedInstructions:
                 continue
             loader = loader or self._loader()
             name = path.relative_to(self._root).as_posix()
-            loader.why = f"read for {name}"
+            loader.reason = f"read for {name}"
             for folder in self._folders(path):
                 loader.load_folder(folder, self._root)
             if self._home is not None:

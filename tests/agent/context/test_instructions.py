@@ -241,7 +241,7 @@ def test_file_of_claude_code_counts_if_the_user_has_no_other(project: Project, t
         return load_instructions(project.root, project.root, project.config, reads_project=False, home=home)
 
     assert shown(load(home)) == [str(theirs), "more.md", str(rule)]
-    assert load(home).files[0].why == f"there is no {project.config / 'AGENTS.md'}"
+    assert load(home).files[0].reason == f"there is no {project.config / 'AGENTS.md'}"
     assert shown(load(None)) == []
     own = write(project.config / "AGENTS.md", "own")
     assert shown(load(home)) == [str(own), str(rule)]

@@ -114,7 +114,7 @@ def test_rules_with_paths_are_added_with_the_first_file_they_cover(repo: Monorep
     assert repo.touched(nested, "packages/web/src/b.py") == []
     assert repo.touched(nested, "top.py") == ["the top"]
     (web,) = [file for file in nested.files if file.label == ".claude/rules/web.md"]
-    assert web.why == "a rule for packages/web/**/*.{py,ts}, read for packages/web/src/a.py"
+    assert web.reason == "a rule for packages/web/**/*.{py,ts}, read for packages/web/src/a.py"
 
 
 def test_files_are_bounded_one_by_one_and_together(repo: Monorepo) -> None:
