@@ -8,7 +8,6 @@ text), never widgets or text. `agent_cards` shows the steps of a sub-agent in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from qcode.agent.call_titles import call_in_words, main_argument, sandbox_note, shown_state
@@ -67,7 +66,6 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, ToolCall
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
-from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import tokens_text
 from qcode.tools.dialog import plan_of
@@ -83,7 +81,7 @@ class StatusView(Protocol):
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
+    def add_turn(self, event: TurnEnded) -> None: ...
 
 
 class Interaction(Protocol):
@@ -417,7 +415,7 @@ class Presenter:
             is_explained = self._is_end_explained and event.outcome is Outcome.MAX_TOKENS
         if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
             self._transcript.add_notice("info", note)
-        self._status.add_turn(event.usage, event.cost)
+        self._status.add_turn(event)
         interrupted = f"interrupted while waiting: {self._wait}" if self._wait else "interrupted"
         self._wait = ""
         closing = [interrupted if is_cancelled else "", closing_text(event, self._changes)]

@@ -23,9 +23,10 @@ from qcode.tui.transcript.line import shorten, shorten_at_punctuation
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from qcode.protocol.events import TurnEnded, UsageUpdated
+    from qcode.agent.reports import TurnUsage
+    from qcode.protocol.events import ModelUsage, TurnEnded, UsageUpdated
     from qcode.protocol.usage import Usage
     from qcode.tui.transcript.diff import DiffCount
 
@@ -39,6 +40,8 @@ _TO_INTERRUPT, _STOP = " to interrupt", " stop"
 _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
 _MIN_REASON_CELLS = 12
+_MIN_ACTIVITY_AFTER_HINT_CELLS = 8
+"""The minimum width of the activity after a hint: a spinner and the key, such as `⠋ Ctrl+C`."""
 _WARNING_SHARE = 0.75
 """The share of the context window from which the line warns."""
 _ERROR_SHARE = 0.9
@@ -116,7 +119,7 @@ class Status:
     is_opening: bool = False
     """A session is being resumed whose mode is not known yet, because no flag sets it."""
     hint: str = ""
-    """A short text, such as `press Esc again to rewind`, shown instead of the activity."""
+    """A short text, such as `press Esc again to rewind`, shown before the activity."""
     effort: str = ""
     has_no_sandbox: bool = False
     """The sandbox is off, or none works here."""
@@ -140,6 +143,11 @@ class Status:
         """Whether a question is open."""
         action, _ = self.question
         return bool(action)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is an activity to show: a question, a turn or a `!` line."""
+        return self.is_asking or self.activity is not None or self.shell_line is not None
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -222,7 +230,7 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     a minimum.
     """
     mode = _mode(status, is_long="mode" in parts)
-    if "details" in parts or status.hint:
+    if "details" in parts or (status.hint and not status.is_active):
         activity = _activity(status, now, _interrupt_key(status, parts), _MAX_ACTIVITY_CELLS)
     else:
         free_cells = width - mode.cell_length - len(_GAP)
@@ -275,12 +283,16 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
 
 
 def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Content:
-    """Return the activity in at most `max_cells` cells. A hint or an open question replaces it.
+    """Return the activity in at most `max_cells` cells, after the hint. An open question replaces it.
 
     `interrupt` is ` · ` and the key that stops the activity. It is kept when the text is shortened.
     """
     if status.hint:
-        return Content.styled(shorten_at_punctuation(status.hint, max_cells), "$text-warning")
+        free_cells = max_cells - cell_len(status.hint) - len(_GAP)
+        activity = _activity(replace(status, hint=""), now, interrupt, max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS))
+        gap = _GAP if activity else ""
+        hint = shorten_at_punctuation(status.hint, max_cells - activity.cell_length - len(gap))
+        return Content.assemble((hint, "$text-warning"), gap if hint else "", activity)
     words, keys = status.question
     if words:
         if not interrupt.endswith(_TO_INTERRUPT):
@@ -461,24 +473,24 @@ class StatusLine(Widget):
         self._show_totals()
         self.change(context_tokens=event.context_tokens, context_window=event.context_window)
 
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+    def add_turn(self, event: TurnEnded) -> None:
         """Add the running turn, which has ended, to the totals."""
         self._turn_usage = None
-        self._add(usage, cost)
+        self._add(event.usage, event.cost, event.by_model)
 
-    def add_turns(self, turns: Iterable[tuple[Usage, Decimal | None]]) -> None:
+    def add_turns(self, turns: Iterable[TurnUsage]) -> None:
         """Add the turns of a resumed session to the totals; there may be thousands."""
-        for usage, cost in turns:
-            self._totals = self._totals.plus(_tokens(usage), cost)
+        for turn in turns:
+            self._totals = self._totals.plus(_tokens(turn.usage), turn.cost, turn.by_model)
         self._show_totals()
 
-    def add_side_usage(self, usage: Usage, cost: Decimal | None) -> None:
+    def add_side_usage(self, usage: Usage, cost: Decimal | None, by_model: Sequence[ModelUsage] = ()) -> None:
         """Add usage outside the turns, such as that of a title, to the totals. A turn may be running."""
-        self._add(usage, cost)
+        self._add(usage, cost, by_model)
 
-    def _add(self, usage: Usage, cost: Decimal | None) -> None:
-        self._totals = self._totals.plus(_tokens(usage), cost)
-        self._run_totals = self._run_totals.plus(_tokens(usage), cost)
+    def _add(self, usage: Usage, cost: Decimal | None, by_model: Sequence[ModelUsage] = ()) -> None:
+        self._totals = self._totals.plus(_tokens(usage), cost, by_model)
+        self._run_totals = self._run_totals.plus(_tokens(usage), cost, by_model)
         self._show_totals()
 
     @property
@@ -504,7 +516,7 @@ class StatusLine(Widget):
 
     def _with_running_turn(self, totals: SessionTotals) -> SessionTotals:
         turn = self._turn_usage
-        return totals if turn is None else totals.plus(_tokens(turn.usage), turn.cost)
+        return totals if turn is None else totals.plus(_tokens(turn.usage), turn.cost, turn.by_model)
 
     def _set_repaint_rate(self, times_per_second: float) -> None:
         """Repaint the line at this rate from now on; 0 stops the timer."""
@@ -525,7 +537,7 @@ class StatusLine(Widget):
 
 def _repaints_per_second(status: Status) -> float:
     activity = status.activity or status.shell_line
-    if activity is not None and activity.is_moving and not status.hint and not status.is_asking:
+    if activity is not None and activity.is_moving and not status.is_asking:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
 
@@ -544,8 +556,12 @@ class SessionTotals:
     has_unknown_cost: bool = False
     """The cost of some turn is unknown."""
 
-    def plus(self, tokens: int, cost: Decimal | None) -> SessionTotals:
-        """Return the totals with one more turn."""
-        if cost is None:
-            return SessionTotals(self.tokens + tokens, self.cost, self.has_unknown_cost or tokens > 0)
-        return SessionTotals(self.tokens + tokens, (self.cost or Decimal(0)) + cost, self.has_unknown_cost)
+    def plus(self, tokens: int, cost: Decimal | None, by_model: Sequence[ModelUsage] = ()) -> SessionTotals:
+        """Return the totals with one more turn.
+
+        `by_model` tells a turn without an answered request, which is free, from an interrupted one, whose tokens and
+        cost the provider did not report. Without it, a turn without tokens counts as free.
+        """
+        is_unknown = any(part.cost is None for part in by_model) if by_model else cost is None and tokens > 0
+        total = self.cost if cost is None else (self.cost or Decimal(0)) + cost
+        return SessionTotals(self.tokens + tokens, total, self.has_unknown_cost or is_unknown)

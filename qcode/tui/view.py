@@ -127,7 +127,7 @@ class AppView:
         self.jobs: JobWatch = JobWatch(agent, clock, notify=self.transcript.add_notice, show_count=self._show_job_count)
         self._connect_callbacks()
         self.aside: AsideTalk = AsideTalk(
-            agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
+            agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost, used.by_model), self._add_aside
         )
         self.copy_text = copy
         self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
@@ -361,7 +361,7 @@ class AppView:
         conversation, status = self._agent.conversation, self._widgets.status
         context = await asyncio.to_thread(conversation.context_report)
         status.forget_session()
-        status.add_turns((turn.usage, turn.cost) for turn in conversation.usage())
+        status.add_turns(conversation.usage())
         status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:

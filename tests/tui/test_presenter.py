@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from qcode.protocol.events import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnEnded,
     TurnEvent,
     TurnStarted,
     UsageUpdated,
@@ -39,7 +39,6 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import SandboxUse, ToolOutcome
-from qcode.protocol.usage import Usage
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardUpdate
@@ -96,8 +95,8 @@ class Recorder:
     def show_usage(self, event: UsageUpdated) -> None:
         self.calls.append(("usage", event.context_tokens))
 
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
-        self.calls.append(("turn", usage, cost))
+    def add_turn(self, event: TurnEnded) -> None:
+        self.calls.append(("turn", event.usage, event.cost))
 
     def ask(self, approval: TurnApproval, position: str) -> None:
         self.calls.append(("ask", approval.id, position) if position else ("ask", approval.id))

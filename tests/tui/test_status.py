@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.agent.reports import TurnUsage
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, ToolApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
-from qcode.protocol.events import ApprovalRequested, Notice, ToolStarted, TurnEnded, UsageUpdated, Waiting
+from qcode.protocol.events import (
+    ApiCalls,
+    ApprovalRequested,
+    ModelUsage,
+    Notice,
+    ToolStarted,
+    TurnEnded,
+    UsageUpdated,
+    Waiting,
+)
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import cost_text, count_text, duration_text, exit_text, tokens_text
@@ -230,6 +240,26 @@ def test_totals_mark_a_partly_unknown_cost() -> None:
     assert "at least $0.50" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
     for cost in (Decimal(0), Decimal("0.00009")):  # not "at least <$0.0001"
         assert "cost unknown" in render_status(Status(cost=cost, has_unknown_cost=True), 80, 0.0).plain
+
+
+@pytest.mark.parametrize(("cost", "shown"), [(None, "at least $0.50"), (Decimal(0), "$0.50")])
+def test_cost_is_a_minimum_after_an_interrupted_reply_but_not_after_a_refused_request(
+    cost: Decimal | None, shown: str
+) -> None:
+    totals = SessionTotals().plus(100, Decimal("0.5")).plus(0, None, [ModelUsage("m", Usage(), cost)])
+    line = render_status(Status(cost=totals.cost, has_unknown_cost=totals.has_unknown_cost), 80, 0.0).plain
+    assert line.endswith(f"  {shown}")
+
+
+@pytest.mark.parametrize("width", [120, 80, 60, 40, 24])
+def test_hint_stands_before_the_activity_whose_key_stays(width: int) -> None:
+    hinting = replace(FULL, mode="default", hint="type to replace the text · End to edit it")
+    line = render_status(hinting, width, 112.5).plain
+    assert "type" in line
+    assert "Esc" in line.partition("type")[2]
+    assert ("writing" in line) == (width >= 80)
+    asking = replace(hinting, question=("waiting for your answer", "Esc to interrupt"))
+    assert "Esc" in render_status(asking, width, 112.5).plain.partition("type")[2]
 
 
 def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
@@ -492,11 +522,11 @@ def test_totals_of_a_run_span_its_sessions_without_earlier_turns() -> None:
 
     async def test(run: Running) -> None:
         status = run.app.widgets.status
-        status.add_turns([(Usage(input=5_000, output=1), Decimal(1))])
+        status.add_turns([TurnUsage("earlier", "m", Usage(input=5_000, output=1), Decimal(1), ApiCalls())])
         assert (status.run_totals.tokens, status.status.tokens) == (0, 5_001)
-        status.add_turn(usage, Decimal("0.5"))
+        status.add_turn(ended(usage=usage, cost="0.5"))
         status.forget_session()
-        status.add_turn(usage, Decimal("0.25"))
+        status.add_turn(ended(usage=usage, cost="0.25"))
         assert (status.run_totals.tokens, status.run_totals.cost) == (240, Decimal("0.75"))
         assert status.status.tokens == 120
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from decimal import Decimal
 from math import ceil
 
 from qcode.agent.call_titles import verb
-from qcode.protocol.events import Level, UsageUpdated
-from qcode.protocol.usage import Usage
+from qcode.protocol.events import Level, TurnEnded, UsageUpdated
 from qcode.text.clean import clean, ensure_visible, one_line, show_hidden
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
@@ -255,7 +253,7 @@ class LinearView:
     def show_usage(self, event: UsageUpdated) -> None:
         """Print nothing: a screen reader would read every change."""
 
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+    def add_turn(self, event: TurnEnded) -> None:
         """Print nothing: a screen reader would read every change."""
 
     def _print(self, text: str) -> None:

@@ -29,12 +29,9 @@ from qcode.tui.transcript.line import shorten
 from qcode.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from qcode.agent.agent import Agent
     from qcode.agent.reports import TurnUsage
     from qcode.protocol.messages import Text
-    from qcode.protocol.usage import Usage
     from qcode.tui.status import Activity
 
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
@@ -181,7 +178,7 @@ class AsidePanel(Vertical):
     def show_usage(self, event: UsageUpdated) -> None:
         """Show nothing: the usage is counted at the end."""
 
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None:
+    def add_turn(self, event: TurnEnded) -> None:
         """Show nothing: the usage is counted at the end."""
 
     def ask(self, approval: TurnApproval, position: str) -> None:

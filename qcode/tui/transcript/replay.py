@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import Attachment, attached_lines, parse_attached
@@ -24,9 +23,8 @@ from qcode.agent.sessions.replay import (
     replay_messages,
 )
 from qcode.protocol.approvals import TurnApproval
-from qcode.protocol.events import UsageUpdated
+from qcode.protocol.events import TurnEnded, UsageUpdated
 from qcode.protocol.messages import Text, typed_text
-from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import line_state, shown_output
@@ -191,7 +189,7 @@ class _NoInteraction:
 
     def show_activity(self, activity: Activity | None) -> None: ...
     def show_usage(self, event: UsageUpdated) -> None: ...
-    def add_turn(self, usage: Usage, cost: Decimal | None) -> None: ...
+    def add_turn(self, event: TurnEnded) -> None: ...
     def ask(self, approval: TurnApproval, position: str) -> None: ...
     def withdraw(self, approval_id: str) -> bool:
         return False
