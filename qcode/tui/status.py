@@ -289,10 +289,10 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     """
     if status.hint:
         free_cells = max_cells - cell_len(status.hint) - len(_GAP)
-        activity = _activity(replace(status, hint=""), now, interrupt, max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS))
-        gap = _GAP if activity else ""
-        hint = shorten_at_punctuation(status.hint, max_cells - activity.cell_length - len(gap))
-        return Content.assemble((hint, "$text-warning"), gap if hint else "", activity)
+        after = _activity(replace(status, hint=""), now, interrupt, max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS))
+        gap = _GAP if after else ""
+        hint = shorten_at_punctuation(status.hint, max_cells - after.cell_length - len(gap))
+        return Content.assemble((hint, "$text-warning"), gap if hint else "", after)
     words, keys = status.question
     if words:
         if not interrupt.endswith(_TO_INTERRUPT):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import choose_model, select_model
 from qcode.agent.options import Options
-from qcode.config.settings import ProviderSettings, Settings
+from qcode.config.settings import ModelSettings, ProviderSettings, Settings
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.providers import catalog, local
 from qcode.providers.registry import PROVIDERS
@@ -22,6 +24,18 @@ def test_full_model_name_is_used_unchanged() -> None:
 def test_provider_without_a_model_selects_its_default() -> None:
     assert select_model("anthropic", Settings(), "").name.startswith("anthropic/claude-")
     assert select_model("lab", CUSTOM, "").name == "lab/tiny"
+
+
+def test_bare_name_selects_a_model_that_the_configuration_names() -> None:
+    settings = replace(CUSTOM, models={"lab/big": ModelSettings(context_window=9)})
+    assert select_model("tiny", settings, "").name == "lab/tiny"
+    assert select_model("big", settings, "").name == "lab/big"
+
+
+def test_unknown_name_that_begins_like_a_configured_provider_is_suggested_with_it() -> None:
+    with pytest.raises(UsageError) as refused:
+        select_model("lab-2", CUSTOM, "")
+    assert str(refused.value) == 'unknown model "lab-2"; did you mean lab/lab-2?'
 
 
 def test_configured_provider_can_be_selected() -> None:

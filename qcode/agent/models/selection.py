@@ -5,7 +5,7 @@ Nothing is sent to a provider; only local servers are probed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -96,9 +96,9 @@ def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None
 def select_model(name: str, settings: Settings, note: str, keys: Keys | None = None) -> Selection:
     """Return the selection for `provider/model`, a model name that only one provider has, or a short name.
 
-    A short name such as `sonnet` selects the first host with a credential; without `keys`, the first host. `note` is
-    the reason for the choice. Raise `QcodeError` if the name is unknown or ambiguous, or if no host of a short name has
-    a credential.
+    A provider has the models of the catalog and those that the configuration names. A short name such as `sonnet`
+    selects the first host with a credential; without `keys`, the first host. `note` is the reason for the choice. Raise
+    `QcodeError` if the name is unknown or ambiguous, or if no host of a short name has a credential.
     """
     specs = known_specs(settings)
     provider, slash, model = name.partition("/")
@@ -134,22 +134,38 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
             return select_model(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
     found = full_name or catalog.resolve(name, specs)
+    if not isinstance(found, str):
+        found = _named_by_config(name, settings, specs) or found
     if isinstance(found, str):
         host, _, model = found.partition("/")
         return Selection(specs[host], model, note)
-    raise UsageError(_unknown_model(name, found, specs))
+    raise UsageError(_unknown_model(name, found, specs, settings.providers))
 
 
-def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:
-    """Return the error about a model name that no provider or several providers have; `matches` are candidates."""
+def _named_by_config(name: str, settings: Settings, specs: Container[str]) -> str:
+    """Return `provider/model` if the configuration names a model `name` of exactly one provider, otherwise nothing."""
+    described = (full_name.partition("/") for full_name in settings.models)
+    hosts = {provider for provider, _, model in described if model == name}
+    hosts |= {provider for provider, its in settings.providers.items() if its.default_model == name}
+    known = [host for host in hosts if host in specs]
+    return f"{known[0]}/{name}" if len(known) == 1 else ""
+
+
+def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str], own_providers: Iterable[str]) -> str:
+    """Return the error about a model name that no provider or several providers have; `matches` are candidates.
+
+    The models of `own_providers` are not known, so a name that begins like one of them, such as `local-2`, may be its.
+    """
     from qcode.agent.models.aliases import SHORT_NAMES
     from qcode.providers import catalog
-    from qcode.text.match import nearest_list, suggestion
+    from qcode.text.match import did_you_mean, nearest_list, suggestion
 
     # Candidates have either exactly this name, at several providers, or only a similar one.
     if matches and catalog.lookup(matches[0].partition("/")[0], name) is not None:
         return f'"{name}" is a model of several providers; name one of {", ".join(matches)}'
-    hint = nearest_list(matches) or suggestion(name, (*SHORT_NAMES, *specs), "name it as PROVIDER/MODEL")
+    own = [f"{provider}/{name}" for provider in own_providers if name.startswith(provider)]
+    hint = nearest_list(matches) or did_you_mean(own)
+    hint = hint or suggestion(name, (*SHORT_NAMES, *specs), "name it as PROVIDER/MODEL")
     return f'unknown model "{name}"; {hint}'
 
 
