@@ -12,11 +12,11 @@ from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import Compacted, Notice, TurnEnded
+from qcode.protocol.events import Compacted, Notice, ToolOutput, TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
 from tests.fakes.conversation import Model, talk
-from tests.fakes.scripted import Steps, call_reply, cut_call, text_reply
+from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_call, text_reply
 
 WORDS = "".join(f"word {number} " for number in range(1_500))
 SHORT, LONG, SUMMARY, EMPTY = (text_reply(text) for text in ("Hello.", WORDS, "Task: x.", ""))
@@ -212,6 +212,27 @@ def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> No
         assert it.conversation.messages == it.store.load(first).messages
 
     asyncio.run(run())
+
+
+def test_export_during_a_turn_says_that_the_turn_and_its_call_are_running(tmp_path: Path) -> None:
+    commands = [Call("shell", {"command": f"echo {word}"}, word) for word in ("built", "tested")]
+    it = talk(tmp_path, calls_reply(*commands), text_reply("Ok."), mode="bypass")
+    exports: list[str] = []
+
+    def export(event: TurnEvent) -> None:
+        if isinstance(event, ToolOutput) and event.call_id == "tested":
+            exports.extend(it.sessions.export(ExportRequest(form)) for form in ("md", "html"))
+
+    asyncio.run(it.play("run", export))
+    assert len(exports) == 2
+    for text in exports:
+        assert text.count("still running") == 1, "the first command has ended"
+        assert "not started" not in text
+        assert "This turn had not ended when it was exported." in text
+        assert "interrupted" not in text
+    after = it.sessions.export(ExportRequest("md"))
+    assert "still running" not in after
+    assert "had not ended" not in after
 
 
 def test_each_result_of_a_step_is_stored_at_once(tmp_path: Path) -> None:

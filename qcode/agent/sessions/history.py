@@ -363,7 +363,8 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
-        self.is_open = False  # a process has the session open, so the calls and the reply at the end may still run
+        # A process has the session open, or had it open when this copy was made: calls at its end may still run there.
+        self.end: Literal["closed", "open", "copied"] = "closed"
         self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
         # The events of each compaction, by the key of the head after it: a message, and an index in its shown events.
         self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
@@ -434,6 +435,10 @@ class SessionHistory:
                 last.shown_events.append(item)
 
     @property
+    def latest_message(self) -> StoredMessage | None:
+        return self.stored.get(self.latest)
+
+    @property
     def _latest_shown(self) -> StoredMessage | None:
         """The latest message that is not a summary, None if there is none: summaries have no events and requests."""
         return next((stored for stored in reversed(self.stored.values()) if not stored.is_summary), None)
@@ -450,16 +455,12 @@ class SessionHistory:
                     return
         self.new_jobs[job.number] = job
 
-    def set_shown_result(self, call_id: str, result: ShownResult) -> None:
-        if (last := self.stored.get(self.latest)) is not None:
-            last.shown_results[call_id] = result
-
     def record_inner_intent(self, call_id: str, inner_id: str, run_arguments: str) -> bool:
         """Record that the call `inner_id` of a sub-agent runs with these arguments (JSON).
 
         `call_id` is the call that started the sub-agent. Return whether the user edited the arguments.
         """
-        if (last := self.stored.get(self.latest)) is None:
+        if (last := self.latest_message) is None:
             return False
         inner = last.agent_work.setdefault(call_id, AgentWork())
         inner.intents.add(inner_id)

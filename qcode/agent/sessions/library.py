@@ -199,7 +199,8 @@ class SessionLibrary:
         from qcode.agent.sessions.turns import session_turns
 
         session = self._conversation.session
-        return session_turns(session.history, self._clients.price_of, session.redact)
+        is_running = self._conversation.is_busy
+        return session_turns(session.history, self._clients.price_of, session.redact, is_running=is_running)
 
     def export(self, request: ExportRequest) -> str:
         """Return the open session, or a range of its turns, as text."""

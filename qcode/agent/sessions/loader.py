@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from typing import Literal, TypeAlias
 
 from qcode.agent.sessions.file import SessionFileContent
 from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
-from qcode.agent.sessions.partial import KILLED_REPLY
+from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY
 from qcode.agent.sessions.records import (
     attempts_from_json,
     block_from_json,
@@ -37,17 +38,41 @@ __all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
 
 _MAX_LISTED_CALLS = 20
 _MAX_ARGUMENT_CHARS = 200
-INTERRUPTED_TEXT = "interrupted, outcome unknown"
 INTERRUPTED = (
-    f"{INTERRUPTED_TEXT}: qcode ended while this call was running. Check whether it took effect before you run it "
-    "again."
+    "interrupted, outcome unknown: qcode ended while this call was running. Check whether it took effect before you "
+    "run it again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
+UNKNOWN_IN_COPY = (
+    "outcome unknown: the conversation was copied while this call was running. Check whether it took effect before you "
+    "run it again."
+)
+NOT_RUN_IN_COPY = "not run: the conversation was copied before this call was started."
 STILL_RUNNING = "still running: the result of this call is not stored yet."
 NOT_STARTED = "not started: this call waits for an approval or for another call."
 LOST = "(A message of this conversation could not be loaded.)"
-_STILL_WRITTEN = "The last reply is still being written."
+SessionEnd: TypeAlias = Literal["closed", "open", "copied"]
+"""Why a call or a reply at the end is unfinished: see `SessionHistory.end`."""
+_MISSING_RESULTS: dict[SessionEnd, tuple[str, str]] = {
+    "closed": (INTERRUPTED, NEVER_RUN),
+    "open": (STILL_RUNNING, NOT_STARTED),
+    "copied": (UNKNOWN_IN_COPY, NOT_RUN_IN_COPY),
+}
+"""The results of calls without one: of a call that was started, and of a call that was not."""
 _TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept."
+_PARTIAL_NOTICES: dict[SessionEnd, str] = {
+    "closed": _TEXT_KEPT,
+    "open": "The last reply is still being written.",
+    "copied": COPIED_REPLY.text,
+}
+"""The notices about the unfinished reply at the end."""
+_PARTIAL_NOTES: dict[SessionEnd, str] = {
+    "closed": KILLED_REPLY.text,
+    "open": "This reply is still being written.",
+    "copied": COPIED_REPLY.text,
+}
+"""The notes of the unfinished reply at the end."""
+_UNKNOWN_IN_COPY = "running in the original session: the outcome is unknown here, nothing was run again."
 _OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again."
 UNFINISHED = "Restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it."
 
@@ -91,15 +116,14 @@ def rebuild(
     notice: str,
     find_partial: Callable[[int], Message | None],
     *,
-    is_open: bool = False,
+    end: SessionEnd = "closed",
 ) -> LoadedSession:
     """Build the conversation from the records of a file, with `notice` and notices about skipped lines.
 
-    `find_partial` returns the unfinished reply with the given message number, None if there is none. See
-    `SessionHistory` for `is_open`.
+    `find_partial` returns the unfinished reply with the given message number, None if there is none.
     """
     reader = _SessionReader()
-    reader.history.is_open = is_open
+    reader.history.end = end
     for record in contents.parsed():
         reader.add(record)
     return reader.finish(session_id, notice, find_partial(reader.history.next_number))
@@ -166,7 +190,7 @@ class _SessionReader:
         them.
         """
         history = self.history
-        last = history.stored.get(history.latest)
+        last = history.latest_message
         match record["kind"]:
             case "compaction":
                 new = new_messages_from_json(record)
@@ -194,8 +218,9 @@ class _SessionReader:
 
     def _read_shown_result(self, result: ToolResult, record: JsonObject) -> None:
         """Read the form in which the user saw a result, which its record has in addition to the result itself."""
-        if (shown := result_from_json(record.get("shown"), result.content)) is not None:
-            self.history.set_shown_result(result.call_id, shown)
+        last = self.history.latest_message
+        if last is not None and (shown := result_from_json(record.get("shown"), result.content)) is not None:
+            last.shown_results[result.call_id] = shown
 
     def _read_shown(self, record: JsonObject) -> None:
         """Read events that the user saw with the latest message."""
@@ -230,7 +255,7 @@ class _SessionReader:
             recovered = self.history.next_number
             # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", max_tokens=0, stop="killed", usage=Usage())
-            note = "This reply is still being written." if self.history.is_open else KILLED_REPLY.text
+            note = _PARTIAL_NOTES[self.history.end]
             entry = HistoryEntry(partial, (killed,), note, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
@@ -252,16 +277,17 @@ class _SessionReader:
         if notice:
             yield notice
         if is_recovered:
-            yield _STILL_WRITTEN if self.history.is_open else _TEXT_KEPT
+            yield _PARTIAL_NOTICES[self.history.end]
         if self.skipped_lines:
             yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced."
         if self.newer_records:
             yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode."
-        if unknown_outcomes and self.history.is_open:
+        if unknown_outcomes and self.history.end == "open":
             verb = "is" if unknown_outcomes == 1 else "are"
             yield f"{count_text(unknown_outcomes, 'call')} {verb} still running."
         elif unknown_outcomes:
-            yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
+            outcome = _UNKNOWN_IN_COPY if self.history.end == "copied" else _OUTCOME_UNKNOWN
+            yield f"{_count(unknown_outcomes, 'call')} {outcome}"
         if self.history.unfinished is not None:
             yield UNFINISHED
 
@@ -276,7 +302,7 @@ def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
 
 def is_about_interrupted_turn(notice: str) -> bool:
     """Return whether a notice of a loaded conversation is only about a turn that was interrupted."""
-    return notice == _TEXT_KEPT or notice.endswith(_OUTCOME_UNKNOWN)
+    return notice in (_TEXT_KEPT, COPIED_REPLY.text) or notice.endswith((_OUTCOME_UNKNOWN, _UNKNOWN_IN_COPY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,14 +316,14 @@ class LoadedMessages:
     """The number of calls that were started and have no result."""
 
 
-def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
-    """Return these messages of `history` in a form that all providers accept."""
+def assemble(history: SessionHistory, numbers: Iterable[int], end: SessionEnd | None = None) -> LoadedMessages:
+    """Return these messages of `history` in a form that all providers accept; `end` replaces that of the history."""
     builder = _MessageBuilder()
     for number in numbers:
         stored = history.stored.get(number)
         if stored is not None:
             builder.add(stored)
-    builder.close_calls(is_open=history.is_open)
+    builder.close_calls(end or history.end)
     return LoadedMessages(tuple(builder.entries), builder.misplaced_records, builder.unknown_outcomes)
 
 
@@ -347,16 +373,16 @@ class _MessageBuilder:
         self.entries.append(stored.entry)
         self.open_calls, self.reply = stored.entry.message.calls, stored
 
-    def close_calls(self, *, is_open: bool = False) -> None:
+    def close_calls(self, end: SessionEnd = "closed") -> None:
         """Add a user message with results for the open calls, if there are any: no message follows that has them.
 
-        `is_open`: these calls are the last ones of a session that another process has open.
+        `end` is that of the session if these calls are its last ones.
         """
         if self.open_calls:
-            message = self._with_results(Message("user", ()), is_open=is_open)
+            message = self._with_results(Message("user", ()), end)
             self.entries.append(HistoryEntry(message, is_filled_in=True))
 
-    def _with_results(self, message: Message, *, is_open: bool = False) -> Message:
+    def _with_results(self, message: Message, end: SessionEnd = "closed") -> Message:
         """Return `message` with exactly one result for each open call."""
         calls, self.open_calls = self.open_calls, ()
         received = [block for block in message.blocks if isinstance(block, ToolResult)]
@@ -367,25 +393,24 @@ class _MessageBuilder:
         results: list[ToolResult] = []
         for call in calls:
             index = next((index for index, result in enumerate(received) if result.call_id == call.call_id), None)
-            results.append(self._missing_result(call, is_open=is_open) if index is None else received.pop(index))
+            results.append(self._missing_result(call, end) if index is None else received.pop(index))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
         return Message("user", (*results, *(block for block in message.blocks if not isinstance(block, ToolResult))))
 
-    def _missing_result(self, call: ToolCall, *, is_open: bool) -> ToolResult:
+    def _missing_result(self, call: ToolCall, end: SessionEnd) -> ToolResult:
         """Return the result of a call that no message answers: the recorded one, or a text for the model."""
-        reply = self.reply
+        reply, (started, not_started) = self.reply, _MISSING_RESULTS[end]
         recorded = reply.results.get(call.call_id) if reply is not None else None
         if recorded is not None:
             return recorded
         if reply is None or call.call_id not in reply.intents:
-            return ToolResult(call.call_id, call.name, NOT_STARTED if is_open else NEVER_RUN, is_error=True)
+            return ToolResult(call.call_id, call.name, not_started, is_error=True)
         self.unknown_outcomes += 1
         agent_text = _begun_calls_text(reply.agent_work[call.call_id]) if call.call_id in reply.agent_work else ""
         arguments = reply.edited_arguments.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(arguments)}." if arguments is not None else ""
-        status = STILL_RUNNING if is_open else INTERRUPTED
-        return ToolResult(call.call_id, call.name, status + edited + agent_text, is_error=True)
+        return ToolResult(call.call_id, call.name, started + edited + agent_text, is_error=True)
 
 
 def _begun_calls_text(work: AgentWork) -> str:

@@ -122,7 +122,7 @@ def _card(view: CallView, agent: str = "") -> str:
     plan = f'<div class="reply">{_markdown(view.plan)}</div>' if view.plan else ""
     body = plan + (_diff(view.diff) if view.diff else _arguments(view)) + agent
     result = _pre(view.output, "output") if view.output else ""
-    state = " failed" if view.state else ""
+    state = " failed" if view.has_failed else ""
     images = "".join(map(_image, view.images))
     head = f"<summary>{name}{argument}{labels}</summary>"
     opened = ' open="open"' if view.is_approved_plan else ""

@@ -25,6 +25,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
+COPIED_REPLY = Notice("warning", "The conversation was copied while this reply was written; the text so far is kept.")
 KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
 FLUSH_INTERVAL_S = 0.25
 """Seconds until complete words are written.

@@ -21,7 +21,7 @@ from qcode.agent.sessions.history import (
     StoredMessage,
     Thought,
 )
-from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
+from qcode.agent.sessions.loader import INTERRUPTED, NEVER_RUN, NOT_RUN_IN_COPY, UNKNOWN_IN_COPY
 from qcode.protocol.events import (
     AgentEvent,
     AttemptRecord,
@@ -51,6 +51,9 @@ from qcode.values import dataclass
 
 ENDED_UNANSWERED = "qcode ended before you answered"
 """Why a call did not run if qcode was killed while the question about it was open."""
+_COPIED_UNANSWERED = "the conversation was copied before you answered"
+_UNFINISHED = (INTERRUPTED, NEVER_RUN, UNKNOWN_IN_COPY, NOT_RUN_IN_COPY)
+"""The beginnings of the results that a resumed session adds to calls without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +171,11 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         is_interrupted = stored_result is None and _is_interrupted(result)
-        yield from _agent_events(call.call_id, stored, is_interrupted=is_interrupted)
+        text = result.content if result is not None else ""
+        yield from _agent_events(call.call_id, stored, text if is_interrupted else None)
         has_begun = call.call_id in stored.intents
         if is_interrupted:
-            finished = _interrupted(call, question, is_revised=bool(edited), has_begun=has_begun)
+            finished = _interrupted(call, text, question, is_revised=bool(edited), has_begun=has_begun)
         else:
             finished = _finished(call, result, stored_result)
         ended = ended_job(finished.outcome.summary, stored.jobs)
@@ -213,16 +217,23 @@ def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
 
 def _is_interrupted(result: ToolResult | None) -> bool:
     """Return whether a call has no result, or only the text for the model that a resumed session adds."""
-    return result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
+    return result is None or (result.is_error and result.content.startswith(_UNFINISHED))
 
 
-def _interrupted(call: ToolCall, question: ShownQuestion | None, *, is_revised: bool, has_begun: bool) -> ToolFinished:
-    """Return the end of a call during which qcode was killed; `question` is the last question about the call."""
-    diff = "" if question is None else question.diff
+def _interrupted(
+    call: ToolCall, text: str, question: ShownQuestion | None, *, is_revised: bool, has_begun: bool
+) -> ToolFinished:
+    """Return the end of a call during which qcode was killed, or the session copied, with `text` for the model.
+
+    `question` is the last question about the call.
+    """
+    diff, is_copied = "" if question is None else question.diff, text.startswith((UNKNOWN_IN_COPY, NOT_RUN_IN_COPY))
     if has_begun:
-        outcome = ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, diff=diff, shown="")
+        summary = (UNKNOWN_IN_COPY if is_copied else INTERRUPTED).partition(":")[0]
+        outcome = ToolOutcome("", is_error=True, summary=summary, diff=diff, shown="")
         return ToolFinished(call, outcome, "failed", is_revised=is_revised)
-    outcome = ToolOutcome("", is_error=True, diff=diff, shown="" if question is None else ENDED_UNANSWERED)
+    unanswered = _COPIED_UNANSWERED if is_copied else ENDED_UNANSWERED
+    outcome = ToolOutcome("", is_error=True, diff=diff, shown="" if question is None else unanswered)
     return ToolFinished(call, outcome, "rejected", is_revised=is_revised)
 
 
@@ -244,10 +255,11 @@ def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownRes
     )
 
 
-def _agent_events(call_id: str, stored: StoredMessage, *, is_interrupted: bool) -> Iterator[AgentEvent]:
+def _agent_events(call_id: str, stored: StoredMessage, unfinished: str | None) -> Iterator[AgentEvent]:
     """Yield the work of the sub-agent that a call started, as far as it was stored.
 
-    `is_interrupted`: qcode was killed during the call, so calls of the sub-agent may lack a result.
+    `unfinished`: the text for the model if qcode was killed during the call, so that calls of the sub-agent may lack a
+    result; otherwise None.
     """
     inner = stored.agent_work.get(call_id, AgentWork())
     calls: dict[str, ToolCall] = {}
@@ -267,12 +279,14 @@ def _agent_events(call_id: str, stored: StoredMessage, *, is_interrupted: bool) 
                 yield AgentEvent(call_id, ToolFinished(call, outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
-    for call in calls.values() if is_interrupted else ():
+    if unfinished is None:
+        return
+    for call in calls.values():
         question = stored.question_about(inner_id(call_id, call.call_id))
         if question is not None and question.arguments:
             call = replace(call, arguments=question.arguments)
         has_begun, is_revised = call.call_id in inner.intents, call.call_id in inner.edited_arguments
-        finished = _interrupted(call, question, is_revised=is_revised, has_begun=has_begun)
+        finished = _interrupted(call, unfinished, question, is_revised=is_revised, has_begun=has_begun)
         content = finished.outcome.summary or finished.outcome.shown or ""
         yield AgentEvent(call_id, replace(finished, outcome=replace(finished.outcome, content=content)))
 

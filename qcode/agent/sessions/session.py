@@ -25,7 +25,7 @@ from qcode.agent.sessions.history import (
     StoredMessage,
     ranges_of,
 )
-from qcode.agent.sessions.partial import KILLED_REPLY, PartialReply
+from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY, PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
     attempt_to_json,
@@ -189,7 +189,7 @@ class Session:
             stored = self.history.stored[number]
             stored.entry = replace(stored.entry, timestamp=self._now())
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
-            self.record_shown([ShownItem(KILLED_REPLY)])
+            self.record_shown([ShownItem(COPIED_REPLY if self.history.end == "copied" else KILLED_REPLY)])
             self.sync()
             if self.is_saved:
                 self.partial.discard()
@@ -267,9 +267,12 @@ class Session:
 
     def record_intent(self, call: ToolCall) -> None:
         """Record that `call` is about to run. Call `sync` before it runs."""
-        clean = redact_call(call, self.redact)
-        record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
-        self._write({**record, "name": clean.name, "arguments": clean.arguments})
+        with self._lock:
+            clean = redact_call(call, self.redact)
+            record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
+            self._write({**record, "name": clean.name, "arguments": clean.arguments})
+            if (last := self.history.latest_message) is not None:
+                last.intents.add(call.call_id)
 
     def record_result(self, result: ToolResult, display: ShownResult | None = None) -> None:
         """Record the result of a call while other calls of the step still run, so that a crash does not lose it.
@@ -278,12 +281,15 @@ class Session:
         `display` is the result as the user saw it.
         """
         with self._lock:
-            clean = redact_block(result, self.redact)
+            last, clean = self.history.latest_message, redact_block(result, self.redact)
             record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
+            if last is not None:
+                last.results[result.call_id] = result
             if display is not None:
                 display = replace(display, diff=shortened_diff(display.diff))
                 record["shown"] = result_to_json(display, self.redact(result.content), self.redact)
-                self.history.set_shown_result(result.call_id, display)
+                if last is not None:
+                    last.shown_results[result.call_id] = display
             self._write(record)
 
     def record_shown(self, items: Sequence[ShownItem]) -> None:

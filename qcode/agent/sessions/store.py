@@ -30,7 +30,7 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.sessions.loader import LoadedSession
+    from qcode.agent.sessions.loader import LoadedSession, SessionEnd
 
 _SLUG_LENGTH = 48
 
@@ -154,7 +154,7 @@ class SessionStore:
         is_open = self.holder(session_id) is not None  # before reading: a call may end, and with it the process
         contents = read_records(self._read(session_id))
         notice = "The last record of this session is incomplete and was skipped." if contents.incomplete_line else ""
-        return self._rebuild(session_id, contents, notice, is_open=is_open)
+        return self._rebuild(session_id, contents, notice, "open" if is_open else "closed")
 
     def model_of(self, prefix: str) -> str:
         """Return the last model of a session as `provider/model`, empty if it is unknown."""
@@ -194,8 +194,9 @@ class SessionStore:
     def fork(self, prefix: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
         """Create a copy of a session. The original is not changed, and may be open in another process."""
         session_id = self.find(prefix)
+        is_open = self.holder(session_id) is not None  # before reading, see `load`
         contents = read_records(self._read(session_id))
-        loaded = self._rebuild(session_id, contents, "")
+        loaded = self._rebuild(session_id, contents, "", "copied" if is_open else "closed")
         session = self.create(loaded.model, cwd, forked_from=session_id)
         session.copy_records(contents.records)
         session.history, session.title = loaded.history, loaded.title
@@ -264,14 +265,14 @@ class SessionStore:
         return _partial_file(self._path(session_id))
 
     def _rebuild(
-        self, session_id: str, contents: SessionFileContent, notice: str, *, is_open: bool = False
+        self, session_id: str, contents: SessionFileContent, notice: str, end: SessionEnd = "closed"
     ) -> LoadedSession:
         from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
         from qcode.agent.sessions.partial import read_partial
 
         path = self._partial(session_id)
         with without_gc():  # a long session has 100,000 objects
-            return rebuild(session_id, contents, notice, lambda number: read_partial(path, number), is_open=is_open)
+            return rebuild(session_id, contents, notice, lambda number: read_partial(path, number), end=end)
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
         """Copy the contents of changed files. A content that cannot be copied cannot be restored in the copy."""

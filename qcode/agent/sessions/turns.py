@@ -18,7 +18,14 @@ from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
-from qcode.agent.sessions.loader import NEVER_RUN, NOT_STARTED, STILL_RUNNING, assemble
+from qcode.agent.sessions.loader import (
+    NEVER_RUN,
+    NOT_RUN_IN_COPY,
+    NOT_STARTED,
+    STILL_RUNNING,
+    SessionEnd,
+    assemble,
+)
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.protocol.events import DECLINED, TurnEnded
 from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolCall, ToolResult
@@ -33,6 +40,9 @@ from qcode.tools.dialog import plan_of
 from qcode.tools.output import OMISSION
 from qcode.values import dataclass
 
+_NO_RESULT = "no result"
+_PENDING_STATES = (*(text.partition(":")[0] for text in (STILL_RUNNING, NOT_STARTED)), _NO_RESULT)
+_RUNNING = "This turn had not ended when it was exported."
 _MAX_LABEL_CHARS, _MAX_ARGUMENT_CHARS = 80, 200
 
 
@@ -75,6 +85,11 @@ class CallView:
     plan: str = ""
     """The Markdown of a plan; empty for any other call."""
     sandbox: SandboxUse = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the call ended without success. A call that still runs or waits has no end yet."""
+        return self.state not in ("", *_PENDING_STATES)
 
     @property
     def is_approved_plan(self) -> bool:
@@ -230,12 +245,19 @@ class SessionTurn:
 
 
 def session_turns(
-    history: SessionHistory, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
+    history: SessionHistory,
+    price_of: Callable[[str], Price | None],
+    redact: Callable[[str], str],
+    *,
+    is_running: bool = False,
 ) -> tuple[SessionTurn, ...]:
-    """Return all turns that led to the current state, including turns whose messages a compaction replaced."""
+    """Return all turns that led to the current state, including turns whose messages a compaction replaced.
+
+    `is_running`: the last turn of the history runs in this process.
+    """
     turns: list[list[SessionStep]] = []
     usages: list[list[TurnUsage]] = []
-    for entry in _entries(history):
+    for entry in _entries(history, "open" if is_running else history.end):
         begins_turn = is_a_prompt(entry.message) and not entry.is_filled_in
         if begins_turn or not turns:
             turns.append([])
@@ -243,21 +265,27 @@ def session_turns(
         step, used = _step(history, entry, price_of, redact)
         turns[-1].append(step)
         usages[-1] += used
+    if turns and is_running:
+        last = max(index for index, step in enumerate(turns[-1]) if not step.entry.is_filled_in)
+        turns[-1][last] = replace(turns[-1][last], ending_note=_RUNNING)
     return tuple(
         SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
         for number, (steps, used) in enumerate(zip(turns, usages, strict=True), 1)
     )
 
 
-def _entries(history: SessionHistory) -> Iterator[HistoryEntry]:
-    """Yield the messages of all turns. The gaps of an unfinished turn are filled before the next prompt."""
+def _entries(history: SessionHistory, end: SessionEnd) -> Iterator[HistoryEntry]:
+    """Yield the messages of all turns. The gaps of an unfinished turn are filled before the next prompt.
+
+    `end`: why calls of the last turn may be unfinished.
+    """
     numbers: list[int] = []
     for number in history.iter_all_numbers():
         if numbers and history.stored[number].is_turn_start:
-            yield from assemble(history, numbers).entries
+            yield from assemble(history, numbers, "closed").entries
             numbers = []
         numbers.append(number)
-    yield from assemble(history, numbers).entries
+    yield from assemble(history, numbers, end).entries
 
 
 def _step(
@@ -343,9 +371,9 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     if PLACEHOLDER_KEY in arguments:  # the call has placeholder arguments
         arguments = {}
     if result is None:
-        return CallView(call.name, argument, arguments, "no result")
+        return CallView(call.name, argument, arguments, _NO_RESULT)
     result = replace(result, content=redrawn(result.content))
-    if display is None and result.content in (NEVER_RUN, NOT_STARTED):
+    if display is None and result.content in (NEVER_RUN, NOT_RUN_IN_COPY, NOT_STARTED):
         state, _, reason = result.content.rstrip(".").partition(": ")
         return CallView(call.name, argument, arguments, state, reason)
     if display is None and result.content.startswith(STILL_RUNNING):

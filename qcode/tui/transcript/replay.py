@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.context.attachments import Attachment, attached_lines, parse_attached
 from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_interrupted_turn
-from qcode.agent.sessions.partial import KILLED_REPLY
+from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY
 from qcode.agent.sessions.replay import (
     ReplayedPrompt,
     ended_job,
@@ -124,7 +124,8 @@ def show_end(conversation: Conversation, transcript: TranscriptView, *, is_resum
 def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
     """Return whether a replay or `show_resumed` already reports the fact in `notice`, a notice of the session."""
     stored = conversation.stored_messages
-    is_marked = bool(stored) and any(item.event == KILLED_REPLY for item in stored[-1].shown_events)
+    marks = (KILLED_REPLY, COPIED_REPLY)
+    is_marked = bool(stored) and any(item.event in marks for item in stored[-1].shown_events)
     return is_about_interrupted_turn(notice) and (is_marked or has_unfinished_turn(stored))
 
 

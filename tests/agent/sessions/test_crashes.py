@@ -12,8 +12,17 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sessions.export import ExportHeading, ExportRequest, export_turns
-from qcode.agent.sessions.loader import INTERRUPTED, LOST, NEVER_RUN, NOT_STARTED, STILL_RUNNING
+from qcode.agent.sessions.loader import (
+    INTERRUPTED,
+    LOST,
+    NEVER_RUN,
+    NOT_STARTED,
+    STILL_RUNNING,
+    is_about_interrupted_turn,
+)
+from qcode.agent.sessions.replay import replay_messages
 from qcode.agent.sessions.turns import session_turns
+from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolResult, assistant, user
 from tests.agent.sessions.conversations import CALL, CONVERSATION, MODEL, OTHER, PROMPT, begin, make_store, stored
 
@@ -179,6 +188,45 @@ def test_call_of_an_open_session_loads_as_running_and_is_interrupted_only_after_
     assert store.load(session.session_id).notices == (
         "1 call was interrupted: the outcome is unknown, nothing was run again.",
     )
+
+
+def test_copy_of_an_open_session_does_not_say_that_its_calls_were_interrupted(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:2])
+    session.record_intent(CALL)
+    copy, loaded = store.fork(session.session_id, cwd=tmp_path)
+    copy.close()
+    assert loaded.notices == (
+        "1 call was running in the original session: the outcome is unknown here, nothing was run again.",
+    )
+    again = store.load(copy.session_id)
+    for messages in (loaded.messages, again.messages):
+        started, waiting = (block for block in messages[-1].blocks if isinstance(block, ToolResult))
+        assert started.content.startswith("outcome unknown: the conversation was copied while this call was running.")
+        assert waiting.content == "not run: the conversation was copied before this call was started."
+    finished = [item for item in replay_messages(list(again.history.stored.values())) if isinstance(item, ToolFinished)]
+    assert [(item.state, item.outcome.summary) for item in finished] == [
+        ("failed", "outcome unknown"),
+        ("rejected", ""),
+    ]
+    assert is_about_interrupted_turn(loaded.notices[0])
+    session.close()
+    closed_copy, after_end = store.fork(session.session_id, cwd=tmp_path)
+    closed_copy.close()
+    assert after_end.messages[-1].blocks[0] == ToolResult("c1", "shell", INTERRUPTED, is_error=True)
+
+
+def test_page_does_not_mark_running_and_waiting_calls_as_failed(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = begin(store, *CONVERSATION[:2])
+    session.record_intent(CALL)
+    history = store.load(session.session_id).history
+    session.close()
+    turns = session_turns(history, lambda name: None, str)
+    page = export_turns(turns, ExportHeading(session.session_id, "", MODEL), ExportRequest("html"))
+    assert "<small>still running</small>" in page
+    assert "<small>not started</small>" in page
+    assert "call failed" not in page.partition("<body")[2]
 
 
 def test_written_result_survives_a_crash_during_the_next_call(tmp_path: Path) -> None:

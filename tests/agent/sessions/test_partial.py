@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
-from qcode.agent.sessions.partial import FLUSH_CHARS, KILLED_REPLY, MAX_SEGMENT, PartialReply, read_partial
+from qcode.agent.sessions.partial import (
+    COPIED_REPLY,
+    FLUSH_CHARS,
+    KILLED_REPLY,
+    MAX_SEGMENT,
+    PartialReply,
+    read_partial,
+)
 from qcode.agent.sessions.turns import session_turns
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
@@ -302,8 +309,11 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     assert loaded.all_entries()[-1].message.text == "half an answ"
     assert loaded.notices == ("The last reply is still being written.",)
     assert loaded.entries[-1].note == "This reply is still being written."
-    copy, _ = store.fork(session.session_id, cwd=tmp_path)
+    copy, copied = store.fork(session.session_id, cwd=tmp_path)
     copy.close()
+    assert copied.notices == (COPIED_REPLY.text,)
+    entry = store.load(copy.session_id).entries[-1]
+    assert (entry.message.text, entry.note) == ("half an answ", COPIED_REPLY.text), "qcode has not ended"
     assert store.load(copy.session_id).messages[-1].text == "half an answ"
     assert partial_file.read_bytes() == before
     assert partial_file.stat().st_mode & 0o777 == 0o600
