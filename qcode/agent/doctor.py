@@ -159,8 +159,8 @@ def _folder(context: RunContext) -> Iterator[Finding]:
         yield Finding("trust", "trusted", "ok")
         yield from (Finding("pinned", name) for name in status.files)
     else:
-        why = why_restricted(status) or "restricted: not trusted; qcode asks before anything but reading"
-        yield Finding("trust", why, "attention", "to trust it: qcode trust accept, or /trust in the app")
+        reason = why_restricted(status) or "restricted: not trusted; qcode asks before anything but reading"
+        yield Finding("trust", reason, "attention", "to trust it: qcode trust accept, or /trust in the app")
     mode = context.settings.permissions.mode
     yield Finding("mode", mode_label(mode))
 
@@ -362,9 +362,9 @@ def _terminal_features(name: str) -> Iterator[Finding]:
     if name in _KITTY_KEYBOARD_TERMINALS:
         yield Finding("keys", "Kitty keyboard protocol; Shift+Enter inserts a new line", "ok")
     else:
-        why = f"if {name} passes it on" if is_multiplexer else "unknown for this terminal"
+        reason = f"if {name} passes it on" if is_multiplexer else "unknown for this terminal"
         always = "Alt+Enter, Ctrl+J or \\ at the end of a line always insert a new line"
-        yield Finding("keys", f"Kitty keyboard protocol {why}; {always}")
+        yield Finding("keys", f"Kitty keyboard protocol {reason}; {always}")
     if name in _LINK_TERMINALS:
         yield Finding("links", "yes (OSC 8)", "ok")
     else:

@@ -329,8 +329,8 @@ def _truncation_text(ended: TurnEnded) -> str:
 def _denial_text(ended: TurnEnded) -> str:
     """Return a line about denied calls, with the reason of a rule; `denial_line` reports missing approvals."""
     reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != UNAPPROVED)
-    why = f": {visible(next(iter(reasons)))}" if reasons else ""
-    return f"the turn ended on denied calls, without an answer{why}"
+    reason = f": {visible(next(iter(reasons)))}" if reasons else ""
+    return f"the turn ended on denied calls, without an answer{reason}"
 
 
 def _turn_limit_text(ended: TurnEnded) -> str:

@@ -101,7 +101,7 @@ class _UserRule:
     text: str
     scope: RuleScope
     timestamp: float
-    why: str = ""
+    added_for: str = ""
     """The call that the rule was added for, empty if the rule was typed."""
     is_sandboxed: bool = False  # whether the rule allows commands only in the workspace sandbox
 
@@ -280,29 +280,22 @@ class Permissions:
             raise ValueError("this rule is in your settings; change it there")
         return user_rule
 
-    def _add_rule(self, effect: RuleEffect, text: str, why: str = "", *, is_sandboxed: bool = False) -> _UserRule:
-        key = (effect, text, is_sandboxed)
-        user_rule = next(
-            (
-                candidate
-                for candidate in self._user_rules
-                if (candidate.effect, candidate.text, candidate.is_sandboxed) == key
-            ),
-            None,
-        )
-        if user_rule is None:
-            user_rule = _UserRule(
-                next(self._numbers), effect, text, "session", self._clock(), why=why, is_sandboxed=is_sandboxed
-            )
-            self._user_rules.append(user_rule)
-            self._rebuild_policy()
+    def _add_rule(self, effect: RuleEffect, text: str, added_for: str = "", *, is_sandboxed: bool = False) -> _UserRule:
+        """Add a rule for the session, and return it; return the existing rule if there is an equal one."""
+        for existing in self._user_rules:
+            if (existing.effect, existing.text, existing.is_sandboxed) == (effect, text, is_sandboxed):
+                return existing
+        number, added_at = next(self._numbers), self._clock()
+        user_rule = _UserRule(number, effect, text, "session", added_at, added_for, is_sandboxed)
+        self._user_rules.append(user_rule)
+        self._rebuild_policy()
         return user_rule
 
     def _stored_rules(self) -> list[_UserRule]:
         """Return the valid rules that are saved for the folder."""
         stored = self._origins.stored_rules
         return [
-            _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
+            _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.added_for)
             for rule in (stored.read() if stored is not None else ())
             if is_rule(rule.text)
         ]
@@ -320,10 +313,10 @@ class Permissions:
         self.policy = replace(self._configured_policy, rules=rules, sandbox_rules=sandboxed)
 
     def _rule_in_force(self, user_rule: _UserRule) -> RuleInForce:
-        cause = f"your answer to {user_rule.why}" if user_rule.why else "added"
+        cause = f"your answer to {user_rule.added_for}" if user_rule.added_for else "added"
         if user_rule.scope == "folder":
             day = _day(user_rule.timestamp)
-            origin = f"saved for this folder, {cause}{', ' if user_rule.why else ' '}{day}"
+            origin = f"saved for this folder, {cause}{', ' if user_rule.added_for else ' '}{day}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
         origin = f"{cause} at {_time_of_day(user_rule.timestamp)}"
@@ -331,7 +324,7 @@ class Permissions:
 
 
 def _folder_rule(user_rule: _UserRule) -> FolderRule:
-    return FolderRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.why)
+    return FolderRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.added_for)
 
 
 def _time_of_day(timestamp: float) -> str:

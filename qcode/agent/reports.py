@@ -525,10 +525,10 @@ def _turn_tokens(turn: TurnUsage) -> str:
     sent, received = turn.usage.input, turn.usage.output
     if sent is not None and received is not None:
         return f"{tokens_text(sent):>6} in {tokens_text(received):>6} out"
-    why = " (interrupted)" if turn.is_interrupted else ""
+    ending = " (interrupted)" if turn.is_interrupted else ""
     if sent is None:
-        return f"usage not reported{why}"
-    return f"{tokens_text(sent):>6} in, output not reported{why}"
+        return f"usage not reported{ending}"
+    return f"{tokens_text(sent):>6} in, output not reported{ending}"
 
 
 def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:

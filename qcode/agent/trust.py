@@ -535,12 +535,12 @@ class TrustService:
             return ()
         from qcode.protocol.events import Notice
 
-        why = why_restricted(self._store.status_of(self._root))
-        if not why:
+        reason = why_restricted(self._store.status_of(self._root))
+        if not reason:
             return (Notice("info", RESTRICTED_NOTICE),)
         from qcode.text.sentences import capitalized
 
-        return (Notice("warning", f"{capitalized(why)}. Type /trust for details."),)
+        return (Notice("warning", f"{capitalized(reason)}. Type /trust for details."),)
 
     def show(self, folder: Path) -> str:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""

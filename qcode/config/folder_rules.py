@@ -25,7 +25,7 @@ class FolderRule:
     text: str
     timestamp: float
     """The time when the user added the rule, in seconds since 1970."""
-    why: str = ""
+    added_for: str = ""
     """The call that the rule was added for, empty if the rule was typed."""
 
 
@@ -90,14 +90,14 @@ def _is_same(rule: FolderRule, other: FolderRule) -> bool:
 
 
 def _rule_to_json(rule: FolderRule) -> JsonObject:
-    return {"effect": rule.effect, "rule": rule.text, "at": round(rule.timestamp), "why": rule.why}
+    return {"effect": rule.effect, "rule": rule.text, "at": round(rule.timestamp), "why": rule.added_for}
 
 
 def _rule_from_json(row: Json) -> FolderRule | None:
     """Return a stored rule, None if the row is malformed."""
     if not isinstance(row, dict):
         return None
-    effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
+    effect, text, timestamp, added_for = (row.get(name) for name in ("effect", "rule", "at", "why"))
     if effect not in RULE_EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
         return None
-    return FolderRule(effect, text, timestamp, why if isinstance(why, str) else "")
+    return FolderRule(effect, text, timestamp, added_for if isinstance(added_for, str) else "")

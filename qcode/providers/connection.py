@@ -23,8 +23,8 @@ class ConnectionOrigin:
 
     provider: str
     """The name of the provider in qcode."""
-    address: str = ""
-    address_source: str = ""
+    base_url: str = ""
+    base_url_source: str = ""
     """The variable, setting or command that supplied the address, empty for the default address."""
     key_source: str = ""
     """The variable, setting or command that supplied the key, empty if none did."""
@@ -64,7 +64,7 @@ class Connection:
     key_source: str = ""
     """See `ConnectionOrigin`."""
     base_url_source: str = ""
-    """See `ConnectionOrigin.address_source`."""
+    """See `ConnectionOrigin`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Additional headers; an empty value removes a usual header."""
     timeouts: Timeouts = Timeouts()
@@ -82,8 +82,8 @@ class Connection:
 
         return ConnectionOrigin(
             provider=self.name,
-            address=self.base_url,
-            address_source=self.base_url_source,
+            base_url=self.base_url,
+            base_url_source=self.base_url_source,
             key_source=self.key_source,
             proxy_variable=proxy_variable(self.base_url, os.environ),
             sign_in=self.sign_in,

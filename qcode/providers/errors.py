@@ -286,15 +286,15 @@ def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, stat
 
 def _address_hint(origin: ConnectionOrigin) -> str:
     """Return a hint for a server that does not know the path of the request: the address may be wrong."""
-    address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.address)
-    if not origin.address_source or not address:
+    address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.base_url)
+    if not origin.base_url_source or not address:
         return ""
     has_version = re.search(r"/v\d{1,9}(?:[a-z]{1,9}\d{0,9})?$", address) is not None
-    if address != origin.address.rstrip("/"):
-        return f"; the address from {origin.address_source} names an operation: try {address}"
+    if address != origin.base_url.rstrip("/"):
+        return f"; the address from {origin.base_url_source} names an operation: try {address}"
     if origin.expects_version and not has_version:
-        return f"; the address from {origin.address_source} may lack a version: try {address}/v1"
-    return f"; check the address {address} from {origin.address_source}"
+        return f"; the address from {origin.base_url_source} may lack a version: try {address}/v1"
+    return f"; check the address {address} from {origin.base_url_source}"
 
 
 def is_error_object(data: Mapping[str, Json]) -> bool:

@@ -208,7 +208,7 @@ def connection_error(connection: Connection, error: Exception) -> ProviderError:
 def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = ErrorKind.UNREACHABLE) -> ProviderError:
     """Return the error for a host that could not be reached. `reason` is shown to the user at the end of a sentence."""
     origin = connection.origin
-    source = f" (from {origin.address_source})" if origin.address_source else ""
+    source = f" (from {origin.base_url_source})" if origin.base_url_source else ""
     proxy = f", through the proxy in {origin.proxy_variable}" if origin.proxy_variable else ""
     return ProviderError(kind, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}")
 

@@ -14,7 +14,7 @@ from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 KEY = "sk-live-0123456789abcdef"
-ORIGIN = ConnectionOrigin(provider="acme", address="https://acme.test/v1", key_source="ACME_API_KEY", key=KEY)
+ORIGIN = ConnectionOrigin(provider="acme", base_url="https://acme.test/v1", key_source="ACME_API_KEY", key=KEY)
 
 
 def answer(status: int, body: Json | bytes, headers: dict[str, str] | None = None) -> ProviderError:

@@ -166,8 +166,8 @@ class LanguageServer:
             raise LanguageServerError(f"it did not answer within {START_TIMEOUT_S:g} s") from None
         except (OSError, RequestError) as error:
             await self.close()
-            why = error.strerror if isinstance(error, OSError) else f"it refused to start: {error}"
-            raise LanguageServerError(f"it could not be started: {why}") from None
+            reason = error.strerror if isinstance(error, OSError) else f"it refused to start: {error}"
+            raise LanguageServerError(f"it could not be started: {reason}") from None
         except BaseException:
             await self.close()
             raise
@@ -246,12 +246,12 @@ class LanguageServer:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, reason: str) -> None:
         """Record why the server can no longer be used, and wake all waiting tasks."""
         if self.failure:
             return
         log_text = single_spaced(self._log.decode("utf-8", "replace"), _MAX_LOG_CHARS)
-        self.failure = f"{why}: {log_text}" if log_text and why != _CLOSED else why
+        self.failure = f"{reason}: {log_text}" if log_text and reason != _CLOSED else reason
         for handle in self._outputs:
             self._loop.remove_reader(handle)
             os.close(handle)

@@ -245,6 +245,6 @@ def _convert_other(tool: str, body: str, effect: RuleEffect, source: RuleSource)
         return RuleConversion(loss=f"a rule about the arguments of {tool} has no equivalent")
     name = "jobs" if tool in _JOB_TOOLS else qcode_name(tool)
     if name == tool or effect == "ask" or source != "flag":
-        why = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
-        return RuleConversion(loss=why)
+        reason = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
+        return RuleConversion(loss=reason)
     return RuleConversion(tools=(name,))

@@ -116,11 +116,11 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout_s:
     if not head.is_repository:
         return head
     if not is_trusted:
-        return replace(head, why="the folder is not trusted, so git was not asked")
+        return replace(head, reason="the folder is not trusted, so git was not asked")
     try:
         return replace(head, changed_files=_Git(root, env, timeout_s).count_changes())
     except _StateUnknown as unknown:
-        return replace(head, why=str(unknown))
+        return replace(head, reason=str(unknown))
 
 
 def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout_s: float) -> tuple[str, ...] | None:

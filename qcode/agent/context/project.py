@@ -80,7 +80,7 @@ class GitState:
     """The commit if no branch is checked out, otherwise empty."""
     changed_files: int | None = None
     """The number of uncommitted and untracked files, None if unknown."""
-    why: str = ""
+    reason: str = ""
     """Why `changed_files` is unknown in a repository, for the user."""
 
 

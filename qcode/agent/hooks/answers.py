@@ -62,9 +62,9 @@ class _InvalidAnswer(Exception):  # noqa: N818  # becomes the failure of an answ
     """An answer has a field of the wrong type or value."""
 
 
-def failed(why: str) -> HookAnswer:
+def failed(reason: str) -> HookAnswer:
     """Return the answer of a handler that failed."""
-    return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE_CHARS) or "it failed")
+    return HookAnswer(failure=single_spaced(clean(reason), MAX_FAILURE_CHARS) or "it failed")
 
 
 def _end_of(stderr: str) -> str:

@@ -43,7 +43,7 @@ def hook_lines(
         lines.append(f"  {' · '.join(details)}")
     for hook in unused:
         command = visible_line(hook.label, _MAX_SHOWN_CHARS)
-        lines.append(f"not run: {hook.event}: {command} ({with_tilde(hook.location)}): {hook.why}")
+        lines.append(f"not run: {hook.event}: {command} ({with_tilde(hook.location)}): {hook.reason}")
     return lines
 
 
@@ -75,6 +75,7 @@ def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list
         if not handler.refusal
     ]
     rows.extend(
-        {"event": hook.event, "command": hook.label, "where": hook.location, "why_not_run": hook.why} for hook in unused
+        {"event": hook.event, "command": hook.label, "where": hook.location, "why_not_run": hook.reason}
+        for hook in unused
     )
     return rows

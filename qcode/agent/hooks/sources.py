@@ -40,7 +40,7 @@ class UnusedHook:
     event: str
     label: str
     location: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,23 +156,25 @@ class _HookCollector:
         assert isinstance(command, HookCommand)
         files = self._folders.files(command)
         if handler.origin == "own" and is_relative(command):
-            why = "the program of a hook must be an absolute path or a name on PATH"
-            self._refuse(handler, why, f"{why}: {one_line(visible(handler.label), 80)}")
+            reason = "the program of a hook must be an absolute path or a name on PATH"
+            self._refuse(handler, reason, f"{reason}: {one_line(visible(handler.label), 80)}")
         elif not self._is_trusted and (self._folders.uses_project_variable(command) or files):
-            why = "it runs a file of this folder, which is not trusted"
-            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
+            reason = "it runs a file of this folder, which is not trusted"
+            self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), reason))
         elif first_unpinned := self._folders.first_unpinned(files):
-            why = f"it runs {visible(first_unpinned)}, which qcode does not watch for changes; move that file to .qcode"
-            self._refuse(handler, why, why)
+            reason = (
+                f"it runs {visible(first_unpinned)}, which qcode does not watch for changes; move that file to .qcode"
+            )
+            self._refuse(handler, reason, reason)
         else:
             self.handlers.append(handler)
 
-    def _refuse(self, handler: Handler, why: str, problem: str) -> None:
+    def _refuse(self, handler: Handler, reason: str, problem: str) -> None:
         """Do not run a hook. If its failure decides something, it fails, because the user relies on its decision."""
         self.problems.append(f"{handler.location}: hooks.{handler.event}: {problem}")
-        self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), why))
+        self.unused.append(UnusedHook(handler.event, handler.label, str(handler.location), reason))
         if handler.on_failure != "go-on":
-            self.handlers.append(replace(handler, refusal=why))
+            self.handlers.append(replace(handler, refusal=reason))
 
     def add_claude(self, file: Path, origin: HookOrigin) -> None:
         """Add the hooks of a settings file of Claude Code."""
@@ -183,9 +185,9 @@ class _HookCollector:
         for claude_hook in read.hooks:
             event, hook, location = claude_hook.event, claude_hook.fields, f"{file}:{claude_hook.line}"
             command = str(hook.get("command") or hook.get("type") or "?")
-            why = _unused_reason(event, claude_hook.group, hook)
-            if why:
-                self.unused.append(UnusedHook(event, command, location, why))
+            reason = _unused_reason(event, claude_hook.group, hook)
+            if reason:
+                self.unused.append(UnusedHook(event, command, location, reason))
             else:
                 self._add(_claude_handler(event, str(claude_hook.group.get("matcher") or ""), hook, location, origin))
 

@@ -218,8 +218,8 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
         raise ValueError(f"{argv[0]} {error}") from None
     lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
     if code:
-        why = f": {one_line(lines[-1], _MAX_ERROR_CHARS)}" if lines else ""
-        raise ValueError(exit_text(code) + why)
+        detail = f": {one_line(lines[-1], _MAX_ERROR_CHARS)}" if lines else ""
+        raise ValueError(exit_text(code) + detail)
     key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
     if not key:
         raise ValueError("it printed nothing")

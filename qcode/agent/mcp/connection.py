@@ -197,7 +197,7 @@ class ServerConnection:
                     was_ready, started_at = True, time.monotonic()
                     await self._serve(session, ttl_s)
                 self._check_login()
-                why = self._with_log("the connection ended")
+                reason = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
             except connection_errors() as error:
@@ -205,7 +205,7 @@ class ServerConnection:
                 if isinstance(cause := innermost_error(error), (ServerError, NotApprovedError)):
                     raise cause from None
                 self._check_login()
-                why = self._with_log(explain(error, self.log.status_line))
+                reason = self._with_log(explain(error, self.log.status_line))
             finally:
                 self._session = None
             if attempted != (self._uses_sse, self._uses_handshake):
@@ -216,10 +216,10 @@ class ServerConnection:
             has_exited = self._connection_lost.is_set()
             may_restart = (was_ready or has_exited) and (is_stable or not is_retry)
             if not may_restart:
-                raise ServerError(why)
+                raise ServerError(reason)
             is_retry = True
             if was_ready:
-                self._on_lost(why)
+                self._on_lost(reason)
             else:
                 self.log.clear()  # the retry prints the same lines again
 
@@ -554,14 +554,14 @@ class ServerConnection:
         self.log.note(line)
         logging.getLogger(SERVER_LOG).info("%s: %s", self._spec.name, visible(line))
 
-    def _with_log(self, why: str) -> str:
+    def _with_log(self, reason: str) -> str:
         """Return the reason of a failure with the exit code and the last line of the server's log."""
         if self.log.violation:
             return self.log.violation
         last = single_spaced(next(reversed(self.log.tail), ""), MAX_REASON)
         code = exit_text(self.log.exit_code) if self.log.exit_code else ""
-        detail = ": ".join(filter(None, (code, last if last not in why else "")))
-        return f"{why} ({detail})" if detail else why
+        detail = ": ".join(filter(None, (code, last if last not in reason else "")))
+        return f"{reason} ({detail})" if detail else reason
 
 
 def _could_not_ask(result: object) -> bool:

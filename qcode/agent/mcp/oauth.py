@@ -216,8 +216,8 @@ class ServerAuth(OAuthClientProvider):
             except FileNotFoundError:  # the folder of the lock does not exist, so no login is stored
                 return ""
             except (TimeoutError, OSError, KeyStoreError) as error:
-                why = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
-                self.problem = f"its login cannot be refreshed: {single_spaced(why, _MAX_MESSAGE_CHARS)}"
+                reason = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
+                self.problem = f"its login cannot be refreshed: {single_spaced(reason, _MAX_MESSAGE_CHARS)}"
                 return ""
 
     async def _refresh(self) -> str:

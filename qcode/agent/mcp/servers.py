@@ -451,10 +451,10 @@ class Servers:
             if server.connection is connection:
                 self._on_listing(server, listing)
 
-        def on_lost(why: str) -> None:
+        def on_lost(reason: str) -> None:
             if server.connection is connection:
-                server.state, server.problem = "starting", why
-                self._notify("warning", f"{server.spec.name} exited and is restarting: {why}")
+                server.state, server.problem = "starting", reason
+                self._notify("warning", f"{server.spec.name} exited and is restarting: {reason}")
                 self._notify_change()
 
         connection = ServerConnection(
@@ -475,8 +475,8 @@ class Servers:
         if isinstance(error, LoginNeededError):
             self._wait_for_login(server, str(error))
             return
-        why = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
-        server.state, server.problem, server.tools = "failed", single_spaced(why, MAX_REASON), ()
+        reason = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
+        server.state, server.problem, server.tools = "failed", single_spaced(reason, MAX_REASON), ()
         name = server.spec.name
         hint = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
@@ -484,10 +484,10 @@ class Servers:
         self._notify("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
         self._notify_change()
 
-    def _wait_for_login(self, server: _Server, why: str) -> None:
+    def _wait_for_login(self, server: _Server, reason: str) -> None:
         from qcode.agent.mcp.login import browser_problem
 
-        server.state, server.problem, server.tools = "sign-in", f"{why}: {login_hint(server.spec.name)}", ()
+        server.state, server.problem, server.tools = "sign-in", f"{reason}: {login_hint(server.spec.name)}", ()
         server.can_sign_in = not browser_problem(self._context.env)
         self._notify("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
         self._notify_change()

@@ -209,8 +209,16 @@ def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
 
 
-RejectedEntries: TypeAlias = list[tuple[str, str]]
-"""The name of each entry that was left out of the lists of a server, and the reason."""
+@dataclass(frozen=True, slots=True)
+class RejectedEntry:
+    """An invalid entry that was left out of a list of a server."""
+
+    name: str
+    """Empty if the entry has no valid name."""
+    reason: str
+
+
+RejectedEntries: TypeAlias = "list[RejectedEntry]"
 
 
 def open_session(
@@ -307,8 +315,8 @@ async def collect_inputs(session: ClientSession, requests: InputRequests) -> Inp
     return responses
 
 
-def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Remove the invalid entries from the result `raw` of a list; return their names and errors."""
+def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> RejectedEntries:
+    """Remove the invalid entries from the result `raw` of a list, and return them."""
     from mcp.shared.inbound import find_invalid_x_mcp_header
     from mcp_types import methods
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -318,8 +326,9 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
     if not isinstance(entries, list) or validation_problem(
         lambda: methods.parse_server_result(method, version, {**raw, key: []})
     ):
-        return ()  # the page itself is invalid, so the caller's own validation fails
-    valid, rejected = [], []
+        return []  # the page itself is invalid, so the caller's own validation fails
+    valid: list[object] = []
+    rejected: RejectedEntries = []
     for entry in entries:
         page = {**raw, key: [entry]}
         problem = validation_problem(lambda page=page: methods.parse_server_result(method, version, page))  # type: ignore[misc]
@@ -327,11 +336,11 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
             problem = find_invalid_x_mcp_header(entry["inputSchema"]) or ""
         if problem:
             name = text_in(entry.get("name")) or text_in(entry.get("uri")) if isinstance(entry, dict) else ""
-            rejected.append((name, problem))
+            rejected.append(RejectedEntry(name, problem))
         else:
             valid.append(entry)
     raw[key] = valid
-    return tuple(rejected)
+    return rejected
 
 
 def validation_problem(check: Callable[[], object]) -> str:
@@ -388,7 +397,9 @@ async def list_all(session: ClientSession, rejected: RejectedEntries) -> ServerL
     if capabilities.tools is not None:
         tools, ttl_s = await _all_entries(session.list_tools, "tools", problems)
         listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
-        invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
+        invalid = tuple(
+            ListedTool(entry.name, "", {}, f"its definition is not valid ({entry.reason})") for entry in rejected
+        )
         listing = replace(listing, tools=(*listed, *invalid), ttl_s=ttl_s)
         rejected.clear()
     if capabilities.prompts is not None:
@@ -398,7 +409,7 @@ async def list_all(session: ClientSession, rejected: RejectedEntries) -> ServerL
         resources, _ = await _entries_or_problem(session.list_resources, "resources", problems)
         templates, _ = await _entries_or_problem(session.list_resource_templates, "resource_templates", problems)
         listing = replace(listing, resources=(*map(_resource, resources), *map(_template, templates)))
-    problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
+    problems += [f"{single_spaced(entry.name, 80) or 'an entry'} is left out: {entry.reason}" for entry in rejected]
     return replace(listing, problems=tuple(problems))
 
 

@@ -339,8 +339,8 @@ def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
             try:
                 response = await super().send(*args, **named)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
-                why = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else reason_of(error)
-                raise httpx2.ConnectError(f"{why} (through the proxy in {proxy})" if proxy else why) from error
+                reason = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else reason_of(error)
+                raise httpx2.ConnectError(f"{reason} (through the proxy in {proxy})" if proxy else reason) from error
             if proxy and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
                 await response.aclose()
                 raise httpx2.ConnectError(f"the proxy in {proxy} demands a user name and a password (407)")

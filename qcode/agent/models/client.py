@@ -337,9 +337,10 @@ class Clients:
             self._recording.close()
 
 
-def refused_turn(prompt: str, why: Exception) -> tuple[TurnEvent, ...]:
+def refused_turn(prompt: str, refusal: Exception) -> tuple[TurnEvent, ...]:
     """Return the events of a turn that cannot begin: its model is not available, or its prompt cannot be read."""
-    error = ErrorInfo(ErrorKind.BAD_REQUEST if isinstance(why, InputError) else ErrorKind.UNKNOWN_MODEL, str(why))
+    kind = ErrorKind.BAD_REQUEST if isinstance(refusal, InputError) else ErrorKind.UNKNOWN_MODEL
+    error = ErrorInfo(kind, str(refusal))
     ended = TurnEnded.without_reply(Outcome.ERROR, error=error)
     return TurnStarted(prompt), ended
 

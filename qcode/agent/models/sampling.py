@@ -71,8 +71,9 @@ class Sampling:
         except ValueError as problem:
             return types.ErrorData(code=types.INVALID_REQUEST, message=str(problem))
         if ended is None or ended.outcome in (Outcome.ERROR, Outcome.CANCELLED) or not ended.text:
-            why = ended.error.message if ended is not None and ended.error is not None else "the model gave no answer"
-            return types.ErrorData(code=types.INTERNAL_ERROR, message=single_spaced(why, 300))
+            error = None if ended is None else ended.error
+            reason = "the model gave no answer" if error is None else error.message
+            return types.ErrorData(code=types.INTERNAL_ERROR, message=single_spaced(reason, 300))
         stop = _STOPS.get(ended.stop) if ended.stop is not None else None
         content = types.TextContent(text=ended.text)
         return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop)

@@ -522,8 +522,8 @@ class TurnStream:
             case _:
                 return self._failed_approval(f"approve returned {type(decision).__name__} and not a decision")
 
-    def _failed_approval(self, why: str) -> Deny:
-        self._notices.append(Notice("error", f"{one_line(why)}; the call was denied"))
+    def _failed_approval(self, reason: str) -> Deny:
+        self._notices.append(Notice("error", f"{one_line(reason)}; the call was denied"))
         return Deny("the approval failed")
 
     def _conclude(self) -> None:

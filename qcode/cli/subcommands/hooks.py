@@ -69,7 +69,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 
     context, hooks, code = _find_hooks(options)
     for line in hooks.problems:
-        if not any(hook.why in line for hook in hooks.unused):  # the list contains the reason already
+        if not any(hook.reason in line for hook in hooks.unused):  # the list contains the reason already
             write_stderr(line)
     if is_json:
         write_stdout(json.dumps(hook_rows(hooks.handlers, hooks.unused)) + "\n")

@@ -101,8 +101,8 @@ def _row_lines(row: PlannedSetting) -> Iterator[str]:
     name = visible(single_spaced(setting.name, _MAX_SHOWN_CHARS))
     results = [_change_text(change) for change in setting.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
-    why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
-    yield f"  {_MARKS[row.status]} {setting.kind} {name}{result}{why}  ({visible(setting.location)})"
+    reason = f": {visible(single_spaced(row.reason, 400))}" if row.reason else ""
+    yield f"  {_MARKS[row.status]} {setting.kind} {name}{result}{reason}  ({visible(setting.location)})"
     if row.status in ("new", "same"):
         yield from (f"    - {visible(single_spaced(line, 400))}" for line in setting.losses)
 
@@ -134,7 +134,7 @@ def _row(program: str, row: PlannedSetting) -> JsonObject:
         "status": row.status,
         "is_project": row.is_project,
         "becomes": [_change_text(change) for change in setting.changes],
-        "why": row.why or None,
+        "why": row.reason or None,
         "lost": list(setting.losses),
         "is_lost_denial": setting.is_lost_denial,
     }

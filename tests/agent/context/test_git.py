@@ -46,7 +46,7 @@ def test_untrusted_folder_reads_only_the_branch_file(tmp_path: Path, monkeypatch
     monkeypatch.setattr("subprocess.Popen", None)
     state = read(root, is_trusted=False)
     assert (state.is_repository, state.branch, state.changed_files) == (True, "main", None)
-    assert "not trusted" in state.why
+    assert "not trusted" in state.reason
 
 
 def test_detached_head_shows_the_commit(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_git_does_not_run_in_a_repository_that_configures_a_program(tmp_path: Pa
     _arm(root)
     state = read(root)
     assert (state.branch, state.changed_files) == ("main", None)
-    assert f"sets {shown}," in state.why
+    assert f"sets {shown}," in state.reason
     assert not (tmp_path / "sprung").exists()
 
 
@@ -120,7 +120,7 @@ def test_program_configured_in_an_included_file_is_found(tmp_path: Path) -> None
     write(root / "more", f'[filter "x"]\nclean = {_trap(tmp_path)}\n')
     git(root, "config", "include.path", "../more")
     _arm(root)
-    assert "filter.x.clean" in read(root).why
+    assert "filter.x.clean" in read(root).reason
     assert not (tmp_path / "sprung").exists()
 
 
@@ -164,7 +164,7 @@ def test_git_in_the_workspace_is_never_run(tmp_path: Path) -> None:
     path = os.pathsep.join((".", "", "bin", str(root / "bin"), str(tmp_path / "bin"), str(outside)))
     assert find_program("git", path, root) is None
     state = read_git(root, {"PATH": path}, is_trusted=True, timeout_s=20)
-    assert (state.branch, state.why) == ("main", "no git outside the project was found")
+    assert (state.branch, state.reason) == ("main", "no git outside the project was found")
     assert not (tmp_path / "sprung").exists()
     found = find_program("git", path + os.pathsep + HOME_ENV["PATH"], root)
     assert found is not None
@@ -188,7 +188,7 @@ def test_hanging_git_is_killed_with_its_children(tmp_path: Path) -> None:
     begin = time.monotonic()
     state = read_git(root, env, is_trusted=True, timeout_s=1)
     assert time.monotonic() - begin < 20
-    assert (state.branch, state.changed_files, state.why) == ("main", None, "git took too long")
+    assert (state.branch, state.changed_files, state.reason) == ("main", None, "git took too long")
     for pid in pids.read_text().split():
         assert _has_ended(int(pid))
 
@@ -197,10 +197,10 @@ def test_failing_git_gives_an_unknown_state(tmp_path: Path) -> None:
     root = make_repository(tmp_path / "r")
     make_executable(tmp_path / "bad/git", "exit 3")
     state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout_s=20)
-    assert state.why == "git could not read the state of this repository"
+    assert state.reason == "git could not read the state of this repository"
     write(tmp_path / "bad/git", "no program at all").chmod(0o755)
     state = read_git(root, {"PATH": str(tmp_path / "bad")}, is_trusted=True, timeout_s=20)
-    assert state.why.startswith("git could not be started")
+    assert state.reason.startswith("git could not be started")
 
 
 def test_project_root_is_the_nearest_real_repository(tmp_path: Path) -> None:

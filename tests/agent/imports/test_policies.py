@@ -71,7 +71,7 @@ def test_codex_statements_that_are_not_converted_are_named(
     assert rules(found) == []
     (row,) = found
     assert row.location == f"~/default.rules:{line}"
-    assert row.why
+    assert row.reason
     assert row.is_lost_denial is is_denial
 
 
@@ -79,7 +79,7 @@ def test_alternatives_of_codex_are_bounded(tmp_path: Path) -> None:
     words = ", ".join(f'"w{number}"' for number in range(MAX_RULES + 1))
     (row,) = converted(tmp_path, "a.rules", f'prefix_rule(pattern=[[{words}]], decision="forbidden")')
     assert row.is_lost_denial
-    assert f"more than {MAX_RULES} rules" in row.why
+    assert f"more than {MAX_RULES} rules" in row.reason
 
 
 def policy(values: str, decision: str = "allow", priority: int = 100) -> str:
@@ -133,7 +133,7 @@ def test_gemini_policies_that_are_not_converted_are_named(tmp_path: Path, text: 
     assert rules(found) == []
     (row,) = found
     assert row.location == "~/a.toml:2"
-    assert row.why
+    assert row.reason
     assert row.is_lost_denial is is_denial
 
 
@@ -151,4 +151,4 @@ def test_priority_over_a_denial_is_reported_as_lost(tmp_path: Path) -> None:
 def test_policy_of_a_project_allows_nothing(tmp_path: Path, name: str, text: str) -> None:
     (row,) = converted(tmp_path, name, text, is_project=True)
     assert row.changes == ()
-    assert "may not allow" in row.why
+    assert "may not allow" in row.reason

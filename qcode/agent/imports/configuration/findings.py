@@ -77,7 +77,7 @@ class SourceSetting:
     """The `file:line` for the user."""
     changes: tuple[Change, ...] = ()
     """The changes that add an equivalent to the configuration of qcode."""
-    why: str = ""
+    reason: str = ""
     """The reason if there are no changes, or a hint for the user."""
     losses: tuple[str, ...] = ()
     """A line for each detail of the setting that `changes` do not cover."""
@@ -143,7 +143,7 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         if value and not isinstance(value, Mapping):
             name, location = ".".join(keys), self.location(*keys)
-            self.add(SourceSetting("setting", name, location, why="it is not a table", is_lost_denial=may_deny))
+            self.add(SourceSetting("setting", name, location, reason="it is not a table", is_lost_denial=may_deny))
 
     def add(self, finding: SourceSetting) -> None:
         self.findings.append(finding)
@@ -163,7 +163,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
         if path.suffix != ".rules":
             file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
-        file.add(SourceSetting("file", path.name, file.label, why=str(error).removeprefix(f"{path}: ")))
+        file.add(SourceSetting("file", path.name, file.label, reason=str(error).removeprefix(f"{path}: ")))
     return file
 
 

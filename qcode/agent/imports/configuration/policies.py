@@ -40,8 +40,8 @@ def add_codex_policy(file: SettingsFile) -> None:
         line = getattr(error, "lineno", None)
         location = f"{file.label}:{line}" if line else file.label
         is_lost_denial = "forbidden" in file.text
-        why = "the file is not valid Starlark"
-        file.add(SourceSetting("file", file.path.name, location, why=why, is_lost_denial=is_lost_denial))
+        reason = "the file is not valid Starlark"
+        file.add(SourceSetting("file", file.path.name, location, reason=reason, is_lost_denial=is_lost_denial))
         return
     names: dict[str, Any] = {}
     for statement in tree.body:
@@ -57,7 +57,7 @@ def add_codex_policy(file: SettingsFile) -> None:
             name = single_spaced(source, 60)
             is_lost_denial = "forbidden" in source
             location = _location(file, statement)
-            file.add(SourceSetting("rule", name, location, why=str(problem), is_lost_denial=is_lost_denial))
+            file.add(SourceSetting("rule", name, location, reason=str(problem), is_lost_denial=is_lost_denial))
 
 
 def _location(file: SettingsFile, node: ast.stmt) -> str:
@@ -129,10 +129,10 @@ def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: Settin
     for words in choices:
         name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
         if file.is_project and effect == "allow":
-            file.add(SourceSetting("rule", name, location, why=PROJECT_CANNOT_ALLOW))
+            file.add(SourceSetting("rule", name, location, reason=PROJECT_CANNOT_ALLOW))
         elif not is_rule(rule):
-            why = "the words cannot be written as a rule"
-            file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=effect == "deny"))
+            reason = "the words cannot be written as a rule"
+            file.add(SourceSetting("rule", name, location, reason=reason, is_lost_denial=effect == "deny"))
         else:
             file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
@@ -145,8 +145,8 @@ def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: Setti
     rule = f"fetch({values.get('host')})"
     name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
     if effect == "allow" or not is_rule(rule):
-        why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
-        file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=effect == "deny"))
+        reason = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
+        file.add(SourceSetting("rule", name, location, reason=reason, is_lost_denial=effect == "deny"))
         return
     losses = ("only the tool fetch is covered, not commands",)
     file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
@@ -192,13 +192,15 @@ def add_gemini_policy(file: SettingsFile) -> None:
         name = single_spaced(_display_name(row), 120)
         if policy is None:
             is_lost_denial = row.get("decision") == "deny"
-            file.add(SourceSetting("rule", name, location, why="it is not a valid rule", is_lost_denial=is_lost_denial))
+            file.add(
+                SourceSetting("rule", name, location, reason="it is not a valid rule", is_lost_denial=is_lost_denial)
+            )
             continue
         try:
             rules = list(dict.fromkeys(_claude_rules(policy)))
         except NotConvertibleError as problem:
             is_lost_denial = policy.effect == "deny"
-            file.add(SourceSetting("rule", name, location, why=str(problem), is_lost_denial=is_lost_denial))
+            file.add(SourceSetting("rule", name, location, reason=str(problem), is_lost_denial=is_lost_denial))
             continue
         losses = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
         if policy.effect == "allow" and any(priority < policy.priority for priority in restrictive_priorities):
@@ -209,7 +211,7 @@ def add_gemini_policy(file: SettingsFile) -> None:
             )
     for key in file.values:
         if key != "rule":
-            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
+            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), reason="has no equivalent"))
 
 
 def _read_policy(row: Mapping[str, Any]) -> _Policy | None:

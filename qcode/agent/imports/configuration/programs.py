@@ -161,21 +161,23 @@ def _add_claude_projects(file: SettingsFile, root: Path) -> None:
         if name == str(root):
             add_servers(file, "claude", ("projects", name, "mcpServers"))
         else:
-            why = "servers of another project; run qcode import in its folder"
-            file.add(SourceSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
+            reason = "servers of another project; run qcode import in its folder"
+            file.add(SourceSetting("setting", single_spaced(name, 200), file.location("projects", name), reason=reason))
 
 
 def _files_read_anyway(locations: ImportLocations, folder: Path, names: tuple[str, ...]) -> Iterator[SourceSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if exists_or_unknown(folder / name):
-            yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=_READ_HINT, is_read=True)
+            yield SourceSetting(
+                "file", name, shown_path(folder / name, locations.home), reason=_READ_HINT, is_read=True
+            )
 
 
-def _unconverted(locations: ImportLocations, folder: Path, name: str, why: str) -> Iterator[SourceSetting]:
+def _unconverted(locations: ImportLocations, folder: Path, name: str, reason: str) -> Iterator[SourceSetting]:
     """Yield a file that is not converted, if it exists."""
     if exists_or_unknown(folder / name):
-        yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=why)
+        yield SourceSetting("file", name, shown_path(folder / name, locations.home), reason=reason)
 
 
 def _policies(
@@ -191,8 +193,8 @@ def _policies(
     for number, path in enumerate(sorted(folder.glob(pattern))):
         label = shown_path(path, locations.home)
         if number == _MAX_FILES:
-            why = f"more than {_MAX_FILES} files; this and the following ones are not read"
-            yield FoundSetting(SourceSetting("file", path.name, label, why=why, is_lost_denial=True), is_project)
+            reason = f"more than {_MAX_FILES} files; this and the following ones are not read"
+            yield FoundSetting(SourceSetting("file", path.name, label, reason=reason, is_lost_denial=True), is_project)
             return
         file = locations.settings(path, is_project=is_project)
         if file is None:
@@ -292,7 +294,7 @@ def _add_opencode_tables(file: SettingsFile) -> None:
         if prompt.startswith("{file:"):
             file.add(
                 SourceSetting(
-                    "agent", name, location, why="its prompt is in another file; write it as an agent in Markdown"
+                    "agent", name, location, reason="its prompt is in another file; write it as an agent in Markdown"
                 )
             )
         else:

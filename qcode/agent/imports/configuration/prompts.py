@@ -148,10 +148,10 @@ def convert_command(
     """Convert a command. A command without a prompt or with an invalid name becomes a finding with the reason."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
         return SourceSetting(
-            "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
+            "command", name, location, reason="a name has letters, digits, - and _, and starts with a letter"
         )
     if not text.strip():
-        return SourceSetting("command", name, location, why="it has no prompt")
+        return SourceSetting("command", name, location, reason="it has no prompt")
     prompt = convert(text)
     header = {
         "description": single_spaced(str(fields.get("description") or ""), 1_000),
@@ -190,8 +190,8 @@ def read_commands(
                 front_matter = read_markdown(file)
                 yield convert_command(name, _fields(front_matter), front_matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
-            yield SourceSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
-    yield from (SourceSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+            yield SourceSetting("command", name, location, reason=str(problem).removeprefix(f"{file}:").strip())
+    yield from (SourceSetting("file", folder.name, shown_path(folder, home), reason=problem) for problem in problems)
 
 
 def _fields(front_matter: FrontMatter) -> dict[str, object]:
@@ -206,10 +206,10 @@ def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> I
         try:
             front_matter = read_markdown(file)
         except FrontMatterError as problem:
-            yield SourceSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
+            yield SourceSetting("agent", stem, location, reason=str(problem).removeprefix(f"{file}:").strip())
             continue
         yield convert_agent(stem, _fields(front_matter), front_matter.body, location, program)
-    yield from (SourceSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+    yield from (SourceSetting("file", folder.name, shown_path(folder, home), reason=problem) for problem in problems)
 
 
 def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> SourceSetting:
@@ -220,13 +220,13 @@ def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: 
     text = markdown({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
         return SourceSetting(
-            "agent", name, location, why="a name has letters, digits, - and _, and starts with a letter"
+            "agent", name, location, reason="a name has letters, digits, - and _, and starts with a letter"
         )
     try:
         front_matter = read_front_matter(text, location)
         agent_kind(name, _fields(front_matter) | agent.limits, front_matter.body)
     except ValueError as problem:
-        return SourceSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
+        return SourceSetting("agent", name, location, reason=str(problem).removeprefix(f"{location}:").strip())
     return SourceSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.losses))
 
 

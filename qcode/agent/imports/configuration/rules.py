@@ -51,7 +51,7 @@ def add_claude_rules(file: SettingsFile, source: RuleSource) -> None:
         if key not in (*RULE_EFFECTS, "defaultMode"):
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
             location = file.location("permissions", key)
-            file.add(SourceSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
+            file.add(SourceSetting("setting", f"permissions.{key}", location, reason=f"has no equivalent{hint}"))
 
 
 def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[str]:
@@ -62,14 +62,14 @@ def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[
     is_denial = effect == "deny"
     if not isinstance(value, list):
         name, location = f"{effect} {_short_json(value)}", file.location(*path)
-        file.add(SourceSetting("rule", name, location, why="it is not a list", is_lost_denial=is_denial))
+        file.add(SourceSetting("rule", name, location, reason="it is not a list", is_lost_denial=is_denial))
         return
     for item in value:
         if isinstance(item, str):
             yield item
         else:
             name, location = f"{effect} {_short_json(item)}", file.location(*path)
-            file.add(SourceSetting("rule", name, location, why="it is not text", is_lost_denial=is_denial))
+            file.add(SourceSetting("rule", name, location, reason="it is not text", is_lost_denial=is_denial))
 
 
 def _short_json(value: object) -> str:
@@ -80,10 +80,10 @@ def _add_mode(file: SettingsFile, mode: str) -> None:
     location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
     qcode_mode = QCODE_MODES.get(mode)
     if file.is_project:
-        setting = SourceSetting("mode", name, location, why="a project's file may not choose the mode")
+        setting = SourceSetting("mode", name, location, reason="a project's file may not choose the mode")
     elif qcode_mode is None or mode in ("bypassPermissions", "dontAsk"):
         setting = SourceSetting(
-            "mode", name, location, why="a configuration may not choose this mode; use --permission-mode"
+            "mode", name, location, reason="a configuration may not choose this mode; use --permission-mode"
         )
     else:
         setting = SourceSetting("mode", name, location, (SetMode(qcode_mode),))
@@ -120,13 +120,13 @@ def add_opencode_rules(file: SettingsFile) -> None:
             is_overridden = index < wildcard_index
             covers_every_command = pattern == "*" and name == "Bash"
             if effect not in RULE_EFFECTS:
-                file.add(SourceSetting("rule", label, file.location(*path), why="is neither allow nor ask nor deny"))
+                file.add(SourceSetting("rule", label, file.location(*path), reason="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
-                why = "not needed: qcode asks, except for commands and files that are only read"
-                file.add(SourceSetting("rule", f"ask {label}", file.location(*path), why=why))
+                reason = "not needed: qcode asks, except for commands and files that are only read"
+                file.add(SourceSetting("rule", f"ask {label}", file.location(*path), reason=reason))
             elif effect == "allow" and (is_overridden or covers_every_command):
-                why = "a later rule decides" if is_overridden else "a rule for every command is not imported"
-                file.add(SourceSetting("rule", f"allow {label}", file.location(*path), why=why))
+                reason = "a later rule decides" if is_overridden else "a rule for every command is not imported"
+                file.add(SourceSetting("rule", f"allow {label}", file.location(*path), reason=reason))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
                 rule = (name or tool) + ("" if pattern == "*" else f"({body})")
@@ -153,19 +153,19 @@ def add_rule(
     """Add a finding for one rule: `text` in the format of the other program, `rule` in the format of Claude Code."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
-        file.add(SourceSetting("rule", name, location, why=PROJECT_CANNOT_ALLOW))
+        file.add(SourceSetting("rule", name, location, reason=PROJECT_CANNOT_ALLOW))
         return
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
-        why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
-        file.add(SourceSetting("rule", name, location, why=why))
+        reason = f"{single_spaced(unknown, 60)} is not a tool of qcode"
+        file.add(SourceSetting("rule", name, location, reason=reason))
         return
     converted = convert_rule(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, qcode_rule) for qcode_rule in converted.rules)
     is_lost_denial = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
-        why = converted.loss or converted.note or "nothing is needed"
-        file.add(SourceSetting("rule", name, location, why=why, is_lost_denial=is_lost_denial))
+        reason = converted.loss or converted.note or "nothing is needed"
+        file.add(SourceSetting("rule", name, location, reason=reason, is_lost_denial=is_lost_denial))
         return
     losses = (*losses, *filter(None, (converted.loss, converted.note)))
     file.add(SourceSetting("rule", name, location, changes, losses=losses, is_lost_denial=is_lost_denial))
@@ -180,17 +180,17 @@ def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[s
     for key, value in file.values.items():
         if key in handled or key.startswith("$") or _is_empty(value):
             continue
-        why = hints.get(key, "has no equivalent")
+        reason = hints.get(key, "has no equivalent")
         if key == "hooks":
             names = ", ".join(map(str, value)) if isinstance(value, Mapping) else key
-            file.add(SourceSetting("hooks", single_spaced(names, 200), file.location(key), why=why))
+            file.add(SourceSetting("hooks", single_spaced(names, 200), file.location(key), reason=reason))
         elif key in nested and isinstance(value, Mapping):
             for inner in value:
                 if f"{key}.{inner}" not in handled:
                     name = single_spaced(f"{key}.{inner}", 80)
-                    file.add(SourceSetting("setting", name, file.location(key, inner), why=why))
+                    file.add(SourceSetting("setting", name, file.location(key, inner), reason=reason))
         else:
-            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), why=why))
+            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), reason=reason))
 
 
 def _is_empty(value: object) -> bool:

@@ -261,7 +261,7 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disable
         try:
             file.add(_convert_server(file, program, name, entry, location, is_disabled=name in disabled))
         except (NotConvertibleError, ConfigError) as problem:
-            file.add(SourceSetting("server", name, location, why=str(problem)))
+            file.add(SourceSetting("server", name, location, reason=str(problem)))
 
 
 def _convert_server(

@@ -44,7 +44,7 @@ class PlannedSetting:
 
     setting: SourceSetting
     status: ImportStatus
-    why: str
+    reason: str
     """The reason if the status is `taken` or `lost`, or a hint for `read`; otherwise empty."""
     is_project: bool
 
@@ -71,17 +71,17 @@ class Target:
     def plan(self, setting: SourceSetting, *, is_project: bool) -> PlannedSetting:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
         if not setting.changes:
-            return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.why, is_project)
+            return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.reason, is_project)
         text, files = self._text, dict(self._files)  # restored if one change of the finding is not possible
         statuses: list[ImportStatus] = []
         for change in setting.changes:
             try:
-                status, why = self._add(change)
+                status, reason = self._add(change)
             except (ValueError, ConfigError) as problem:
-                status, why = "lost", str(problem)
+                status, reason = "lost", str(problem)
             if status in ("taken", "lost"):
                 self._text, self._files = text, files
-                return PlannedSetting(setting, status, why, is_project)
+                return PlannedSetting(setting, status, reason, is_project)
             statuses.append(status)
         return PlannedSetting(setting, "new" if "new" in statuses else "same", "", is_project)
 
@@ -93,8 +93,8 @@ class Target:
             case AddServer(name=name):
                 existing = values.get("mcp_servers", {}).get(name)
                 if existing is not None:
-                    why = f"{self._label} has another server of this name"
-                    return ("same", "") if existing == dict(change.values) else ("taken", why)
+                    reason = f"{self._label} has another server of this name"
+                    return ("same", "") if existing == dict(change.values) else ("taken", reason)
                 self._text = with_table(self._text, ("mcp_servers", name), copy.deepcopy(dict(change.values)))
             case AddRule(effect=effect, rule=rule):
                 if rule in permissions.get(effect, []):
