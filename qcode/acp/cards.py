@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Literal, TypeAlias
 
 from qcode.agent.call_titles import DEFAULT_ARGUMENTS, verb
 from qcode.protocol.events import CallState
@@ -21,8 +20,6 @@ from qcode.text.clean import clean, first_chars, shown_line
 from qcode.text.diff import diff_lines
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
-
-Status: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 
 _KINDS = {
     "read": ("read", "ls"),

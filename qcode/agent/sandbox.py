@@ -84,11 +84,10 @@ class SessionSandbox:
         """Return the levels that the sandbox supports."""
         return self.support.levels
 
-    def launch(self, level: Level | None, argv: Sequence[str], *, keeps_git_config: bool = True) -> Launch:
+    def launch(self, level: Level | None, argv: Sequence[str]) -> Launch:
         """Return how to start `argv` at a level; without confinement if the level is None.
 
-        Raise `RuntimeError` if the sandbox that a verdict relied on is gone. See `confinement_for` for
-        `keeps_git_config`.
+        Raise `RuntimeError` if the sandbox that a verdict relied on is gone.
         """
         if level is None:
             return Launch(tuple(argv))
@@ -100,7 +99,7 @@ class SessionSandbox:
         self._restore_changes_so_far()
         contents = self.index.refresh()
         view = self._machine_view() if level == "read-only" else None
-        confinement = confinement_for(level, self._scope, contents, keeps_git_config=keeps_git_config, view=view)
+        confinement = confinement_for(level, self._scope, contents, view=view)
         launch = sandbox.launch(argv, confinement)
         if level == "read-only":
             return launch

@@ -9,7 +9,7 @@ regions); only affixes that hosts document are removed, so `gpt-5-mini` never be
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -105,12 +105,12 @@ def resolve(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> str |
     return names[0] if len(names) == 1 else names
 
 
-def nearest(provider: str, name: str, candidates: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return up to three names closest to `name`, best first, from `candidates`, or from the table if it is empty."""
+def nearest(provider: str, name: str) -> tuple[str, ...]:
+    """Return up to three names of the table that are closest to `name`, best first."""
     from qcode.text.match import similar
 
     host = canonical_provider(provider)
-    return similar(exact_name(host, name), list(candidates) or list(_rows(host)))
+    return similar(exact_name(host, name), list(_rows(host)))
 
 
 def models() -> Iterator[tuple[str, ModelFacts]]:

@@ -92,25 +92,11 @@ MAX_PATH = 4_096
 """The maximum length of a path on Linux. Resolving the links of a longer one would take quadratic time."""
 
 
-def judge_path(
-    path: str,
-    root: Path,
-    added: Iterable[Path],
-    access: Access,
-    *,
-    home: Path | None = None,
-    qcode_folders: Iterable[Path] = (),
-    read_only: Iterable[Path] = (),
-) -> Verdict:
-    """Return the verdict for reading or writing `path`, which is relative to `root`, absolute, or below `~/`.
+def judge_path(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
+    """Return the verdict for reading or writing `path`, which is relative to the root, absolute, or below `~/`.
 
-    Variables such as `${HOME}` are not expanded. `home` defaults to the user's home folder.
+    Variables such as `${HOME}` are not expanded.
     """
-    return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(qcode_folders)), path, access)
-
-
-def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
-    """Return the verdict of `judge_path`, with the folders in one value."""
     return PathJudge(session_folders).judge(path, access)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
-from qcode.safety.paths import PathJudge, SessionFolders, judge_on
+from qcode.safety.paths import PathJudge, SessionFolders, judge_path
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import PROTECTED_CHECKS
 from qcode.safety.rules import (
@@ -450,7 +450,7 @@ class Policy:
     def _deny_protected_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected file; the denial holds in every mode."""
         for word, path in self._outputs(parts):
-            output_verdict = judge_on(self._session_folders, path, "write")
+            output_verdict = judge_path(self._session_folders, path, "write")
             if output_verdict.verdict == "deny" and output_verdict.check in PROTECTED_CHECKS:
                 return Verdict("deny", f"it writes to {word.text}: {output_verdict.reason}", output_verdict.check)
         return verdict

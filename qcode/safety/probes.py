@@ -93,8 +93,6 @@ class WorkspaceContents:
     """Files and folders that run or instruct programs later, but not those in dependency folders."""
     git_control_paths: tuple[str, ...] = ()
     """The `control_paths` that belong to git."""
-    git_configs: tuple[str, ...] = ()
-    """The configuration files of git in the workspace."""
     control_path_links: tuple[str, ...] = ()
     """Hard links in the workspace to files in `control_paths`."""
     is_complete: bool = True

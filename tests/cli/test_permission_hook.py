@@ -14,11 +14,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from qcode.agent.hooks.permission_hook import HOOK_PROGRAMS, MAX_EVENT_BYTES, HookProgram
+from qcode.agent.hooks.permission_hook import MAX_EVENT_BYTES, HookProgram
 from qcode.cli.main import main
 
 CLAUDE = {
@@ -196,7 +196,7 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("data", UNREADABLE, ids=range(len(UNREADABLE)))
 def test_unreadable_event_is_never_allowed(hook: Hook, data: bytes) -> None:
-    assert {user: decision(hook.raw(user, data)) for user in HOOK_PROGRAMS} == {
+    assert {user: decision(hook.raw(user, data)) for user in get_args(HookProgram)} == {
         "claude": "ask", "codex": "", "gemini": "ask", "qwen": "ask",
     }  # fmt: skip
 
@@ -290,7 +290,7 @@ def test_invalid_configuration_asks(hook: Hook) -> None:
     assert hook.event("gemini", "run_shell_command", {"command": "ls"})["decision"] == "ask"
 
 
-@pytest.mark.parametrize("user", HOOK_PROGRAMS)
+@pytest.mark.parametrize("user", get_args(HookProgram))
 def test_settings_are_printed_for_each_program(
     hook: Hook, user: HookProgram, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
 from qcode.protocol.tools import Refused
 from qcode.safety.hidden_writes import protected_write_reason
-from qcode.safety.paths import SessionFolders, judge_on
+from qcode.safety.paths import SessionFolders, judge_path
 from qcode.safety.redaction import Redactor
 from qcode.text.clean import clean, visible
 from qcode.tools import text_file
@@ -73,7 +73,7 @@ def notice_repetition(text: str) -> None:
 READERS: dict[str, Callable[[str], object]] = {
     "judge": judge,
     "protected names": lambda text: protected_write_reason(text, SessionFolders(Path("/work"), home=Path("/home/u"))),
-    "path": lambda text: judge_on(SessionFolders(Path("/work"), home=Path("/home/u")), text, "read"),
+    "path": lambda text: judge_path(SessionFolders(Path("/work"), home=Path("/home/u")), text, "read"),
     "redaction": redact,
     "edit": edit,
     "edit of a passage": edit_a_passage,

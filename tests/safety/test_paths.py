@@ -28,8 +28,8 @@ class Machine:
     home: Path
 
     def judge(self, path: str, access: Access = "read", **more: Any) -> Verdict:
-        added = more.pop("added", ())
-        return judge_path(path, self.root, added, access, home=self.home, **more)
+        folders = {"added_folders": tuple(more.pop("added", ())), **more}
+        return judge_path(SessionFolders(self.root, home=self.home, **folders), path, access)
 
     def verdicts(self, path: str, **more: Any) -> tuple[str, str]:
         return self.judge(path, "read", **more).verdict, self.judge(path, "write", **more).verdict
@@ -234,7 +234,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=8).map("/".join), st.sampled_from(["read", "write"]))
 def test_any_path_has_a_verdict_and_none_outside_is_allowed(path: str, access: Access) -> None:
     root = Path("/nowhere/repo")
-    verdict = judge_path(path, root, (), access, home=Path("/nowhere/home"))
+    verdict = judge_path(SessionFolders(root, home=Path("/nowhere/home")), path, access)
     assert verdict.verdict in ("allow", "ask", "deny")
     assert verdict.reason
     if verdict.is_allowed:

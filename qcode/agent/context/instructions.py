@@ -16,7 +16,7 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from qcode.safety.paths import SessionFolders, judge_on
+from qcode.safety.paths import SessionFolders, judge_path
 from qcode.text.fences import fence_after
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -130,7 +130,7 @@ class InstructionLoader:
     def use_project(self, root: Path, may_read: Callable[[Path], bool]) -> None:
         """Read files of the project at `root` from now on, if the model may read them without asking."""
         session_folders = SessionFolders(root)
-        self.may_read = lambda path: judge_on(session_folders, str(path), "read").is_allowed and may_read(path)
+        self.may_read = lambda path: judge_path(session_folders, str(path), "read").is_allowed and may_read(path)
 
     def load_user_file(self, config_dir: Path, home: Path | None) -> None:
         """Load the user's files, following links anywhere; they may import files of their folder."""

@@ -87,7 +87,6 @@ _FORMATS: Mapping[HookProgram, _HookFormat] = {
         "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", is_in_milliseconds=True
     ),
 }
-HOOK_PROGRAMS: tuple[HookProgram, ...] = ("claude", "codex", "gemini", "qwen")
 
 _BYPASS_MODES = frozenset({"bypassPermissions", "yolo"})
 _PATH_FIELDS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")

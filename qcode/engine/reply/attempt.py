@@ -126,14 +126,13 @@ class Attempt:
             emits += self._show_text(TextDelta(self._last_text_block, self.seam.flush()))
         return emits
 
-    def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
+    def record(self, stop: str) -> AttemptRecord:
         """Return the record that the session stores; `stop` says why the attempt ended."""
         return AttemptRecord(
             self.kind,
             self.request.max_tokens,
             stop,
             self.assembler.usage,
-            is_discarded,
             is_retry=self.is_retry,
             is_unanswered=not self.has_begun,
             model=self.model,

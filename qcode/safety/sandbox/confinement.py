@@ -203,17 +203,15 @@ def confinement_for(
     scope: SandboxScope,
     contents: WorkspaceContents,
     *,
-    keeps_git_config: bool = True,
     view: MachineView | None = None,
 ) -> Confinement:
     """Return the confinement of a command of the session.
 
-    `contents` are the protected files of the workspace. If `keeps_git_config` is set, a git configuration without
-    credentials stays readable at the level `read-only`. `view` is a recent result of `machine_view`.
+    `contents` are the protected files of the workspace. A git configuration without credentials stays readable.
+    `view` is a recent result of `machine_view`.
     """
     if level == "read-only":
-        masked = contents.secrets if keeps_git_config else (*contents.secrets, *contents.git_configs)
-        return _read_only(scope, view or machine_view(scope), masked)
+        return _read_only(scope, view or machine_view(scope), contents.secrets)
     folders = _folders(scope)
     if level == "workspace":
         protected = _real_targets((*contents.control_paths, *contents.control_path_links))

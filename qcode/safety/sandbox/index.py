@@ -121,7 +121,6 @@ class WorkspaceIndex:
             _sort_unique(secrets),
             _sort_unique(control_paths),
             _sort_unique(git_control_paths),
-            _sort_unique(configs),
             _sort_unique(
                 other_path
                 for path in control_paths

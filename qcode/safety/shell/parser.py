@@ -105,7 +105,7 @@ def read_script(text: str) -> Script:
     if root.has_error:
         raise UnsupportedSyntax(UNREADABLE)
     try:
-        return _SyntaxReader(text, source).script_of(root)
+        return _SyntaxReader(source).script_of(root)
     except DisallowedCharacter as error:
         raise UnsupportedSyntax(character_reason(text, error.char)) from None
 
@@ -184,7 +184,7 @@ class _Nodes:
 class _SyntaxReader(_Nodes):
     """The conversion of syntax nodes to a `Script`."""
 
-    def __init__(self, text: str, source: bytes) -> None:
+    def __init__(self, source: bytes) -> None:
         super().__init__(source)
         self.depth = 0
         self.substitution_depth = 0

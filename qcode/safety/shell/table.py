@@ -35,10 +35,6 @@ PATH_ROLES: frozenset[Role] = frozenset({"read", "file", "list", "names", "tree"
 LANGUAGES: frozenset[Role] = frozenset({"sed", "awk", "jq", "test", "printf"})
 """Roles of words that are (part of) a script, test or format, which the table cannot describe."""
 
-ROLES: frozenset[Role] = (
-    PATH_ROLES | LANGUAGES | {"text", "pattern", "format", "number", "seconds", "date", "word", "name"}
-)
-
 NUMBER = "-NUMBER"
 """The name under which an option such as `-5` is recorded; its value is the number."""
 

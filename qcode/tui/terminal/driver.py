@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
-BELL = "\x07"
 SUSPENDED = "qcode is suspended. Type fg to return.\n"
 
 

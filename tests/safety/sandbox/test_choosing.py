@@ -79,11 +79,8 @@ def test_protect_level_protects_git_the_home_and_qcode_files_but_not_instruction
     assert scope.home_path in confinement.pinned_folders
 
 
-def test_configuration_of_git_is_masked_unless_it_is_kept(scope: SandboxScope) -> None:
-    found = contents(scope)
-    config = f"{scope.root}/.git/config"
-    assert config not in confinement_for("read-only", scope, found).masked_files
-    assert config in confinement_for("read-only", scope, found, keeps_git_config=False).masked_files
+def test_configuration_of_git_is_not_masked(scope: SandboxScope) -> None:
+    assert f"{scope.root}/.git/config" not in confinement_for("read-only", scope, contents(scope)).masked_files
 
 
 @pytest.fixture

@@ -107,11 +107,6 @@ def test_git_control_files_are_found_in_modules_and_worktrees(root: Path) -> Non
     ]
     assert below(root, contents.git_control_paths) == [*(f".git/{name}" for name in expected), "sub/.git"]
     assert set(contents.git_control_paths) <= set(contents.control_paths)
-    assert below(root, contents.git_configs) == [
-        ".git/config",
-        ".git/modules/m/config",
-        ".git/worktrees/w/config.worktree",
-    ]
 
 
 def test_hard_links_of_protected_files_are_found_in_dependency_folders(root: Path) -> None:

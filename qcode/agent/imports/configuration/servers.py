@@ -259,14 +259,12 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disable
     for name, entry in file.table(*path).items():
         location = file.location(*path, name)
         try:
-            file.add(_convert_server(file, program, name, entry, location, is_disabled=name in disabled))
+            file.add(_convert_server(program, name, entry, location, is_disabled=name in disabled))
         except (NotConvertibleError, ConfigError) as problem:
             file.add(SourceSetting("server", name, location, reason=str(problem)))
 
 
-def _convert_server(
-    file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_disabled: bool
-) -> SourceSetting:
+def _convert_server(program: str, name: str, entry: object, location: str, *, is_disabled: bool) -> SourceSetting:
     """Convert one server; raise `NotConvertibleError` or `ConfigError` if it has no equivalent."""
     if not is_server_name(name):
         raise NotConvertibleError(f"invalid name: {SERVER_NAME_RULE}")
