@@ -60,6 +60,11 @@ def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo:
     assert bypassed("tar xf a.tar -C link", repo).verdict == "deny"
 
 
+def test_folder_change_in_a_here_document_does_not_count(repo: Path) -> None:
+    assert bypassed("cat <<E\ncd build\nE\ntar xf a.tar", repo).verdict == "deny"
+    assert bypassed("cd build\ntar xf a.tar", repo).is_allowed
+
+
 @pytest.mark.parametrize("pump", ["~/", "/a", "../", "a/*", "tar -C ~/", "cd /a;"])
 def test_long_command_is_judged_quickly(pump: str, repo: Path) -> None:
     began = time.process_time()
