@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qcode.tui.panels.search import SearchBar
     from qcode.tui.panels.todos import TodoPanel
     from qcode.tui.prompt.queue import Queue
-    from qcode.tui.status import Status
+    from qcode.tui.status import QuestionState, Status
     from qcode.tui.transcript.content import ThinkingMode
 
 PANEL_STYLES = Path(__file__).with_name("panels.tcss")
@@ -61,7 +61,7 @@ class MainWidgets:
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(
-        self, clock: Callable[[], float], show_question: Callable[[str, str], None] | None = None
+        self, clock: Callable[[], float], show_question: Callable[[QuestionState | None], None] | None = None
     ) -> tuple[Widget, ...]:
         """Read the styles of the panels, create those above the prompt, and return them from top to bottom.
 
@@ -86,5 +86,5 @@ class MainWidgets:
         lists = (self.todos, self.queue, self.menu, self.history)
         return self.search, self.approval, self.help, self.aside, *lists, self.new_text
 
-    def _show_question(self, action: str, keys: str) -> None:
-        self.status.change(question=(action, keys))
+    def _show_question(self, state: QuestionState | None) -> None:
+        self.status.change(question=state)

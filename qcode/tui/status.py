@@ -97,6 +97,16 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionState:
+    """The user's current action at an open question, and its keys."""
+
+    action: str
+    """Words such as `typing an answer`."""
+    keys: str
+    """The keys and their effects, such as `Enter send · Esc back`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """All values of the status line. An empty text is not shown."""
 
@@ -135,19 +145,13 @@ class Status:
     """The mode of vim in the prompt, such as `INSERT`; empty if vim keys are off."""
     is_shell_prompt: bool = False
     """The prompt starts with `!`, so Enter runs it in the shell, whatever the mode."""
-    question: tuple[str, str] = ("", "")
-    """The words for the user's action at the open question, and its keys. They replace the activity."""
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question is open."""
-        action, _ = self.question
-        return bool(action)
+    question: QuestionState | None = None
+    """The state of the open question, which replaces the activity; None if no question is open."""
 
     @property
     def is_active(self) -> bool:
         """Whether there is an activity to show: a question, a turn or a `!` line."""
-        return self.is_asking or self.activity is not None or self.shell_line is not None
+        return self.question is not None or self.activity is not None or self.shell_line is not None
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -293,12 +297,12 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
         gap = _GAP if after else ""
         hint = shorten_at_punctuation(status.hint, max_cells - after.cell_length - len(gap))
         return Content.assemble((hint, "$text-warning"), gap if hint else "", after)
-    words, keys = status.question
-    if words:
+    if status.question is not None:
+        keys = status.question.keys
         if not interrupt.endswith(_TO_INTERRUPT):
             # `Enter send · Esc to interrupt` becomes `Esc stop`, or `Esc`.
             keys = keys.rpartition(_KEY_GAP)[2].replace(_TO_INTERRUPT, _STOP if interrupt.endswith(_STOP) else "")
-        words = shorten_at_punctuation(words, max_cells - cell_len(keys) - len(_KEY_GAP))
+        words = shorten_at_punctuation(status.question.action, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
     activity = status.activity or status.shell_line
@@ -360,7 +364,7 @@ def _mode(status: Status, *, is_long: bool) -> Content:
 def _is_shell_line_typed(status: Status) -> bool:
     """Return whether Enter runs the prompt in the shell: it starts with `!`, and no question waits for an answer."""
     is_waiting = status.activity is not None and not status.activity.is_moving
-    return status.is_shell_prompt and not status.is_asking and not is_waiting
+    return status.is_shell_prompt and status.question is None and not is_waiting
 
 
 def _problem(status: Status, now: float) -> str:
@@ -537,7 +541,7 @@ class StatusLine(Widget):
 
 def _repaints_per_second(status: Status) -> float:
     activity = status.activity or status.shell_line
-    if activity is not None and activity.is_moving and not status.is_asking:
+    if activity is not None and activity.is_moving and status.question is None:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.context.attachments import parse_attached
@@ -32,6 +32,7 @@ from qcode.tui.messages import QuestionWaiting
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.status import StatusLine
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -41,6 +42,22 @@ State: TypeAlias = Literal["idle", "working", "asking"]
 
 _OUTPUT_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
 """A turn with one of these events has an output that the user has seen, so its prompt is not restored."""
+
+
+@dataclass(slots=True)
+class _RunningTurn:
+    """The state of the running turn."""
+
+    sent_text: str
+    """The prompt as the user typed it; empty for `/compact`."""
+    is_cancelling: bool = False
+    restores_prompt: bool = False
+    """The user interrupted the turn with `stop(restores_prompt=True)`."""
+    has_output: bool = False
+    """The turn had one of `_OUTPUT_EVENTS`."""
+    is_prompt_blocked: bool = False
+    """A hook blocked the prompt before it was sent, so it may be changed and sent again."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Turns:
@@ -71,13 +88,8 @@ class Turns:
         self._report = agent.report_crash
         self._trust = agent.trust
         self._connectivity = ConnectivityStatus(widgets.status, clock)
-        self._turn_ended: asyncio.Event | None = None  # None while no turn runs
-        self._is_cancelling = False
+        self._turn: _RunningTurn | None = None
         self._server_question_ids: set[str] = set()
-        self._sent_text = ""  # the prompt of the last turn, as the user typed it
-        self._blocked_text = ""  # the prompt of the last turn, if a hook blocked it before it was sent
-        self._restores_prompt = False  # the user interrupted the turn with `stop(restores_prompt=True)`
-        self._has_output = False  # the running turn had an event of `_OUTPUT_EVENTS`
         self._has_shown_resend_hint = False
         self.on_prompt_restored: Callable[[], None] = lambda: None
         """Called after a turn without output was undone, to show the usage without it."""
@@ -89,7 +101,7 @@ class Turns:
 
     @property
     def is_running(self) -> bool:
-        return self._turn_ended is not None
+        return self._turn is not None
 
     def show_background_hint(self, hint: str) -> None:
         """Show `hint`, which names the key, on cards whose command can move to the background."""
@@ -115,12 +127,7 @@ class Turns:
         self._widgets.status.change(hint="")
         self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)
-        # From here on nothing may fail: without its worker the turn would never end.
-        self._turn_ended = asyncio.Event()
-        self._is_cancelling = False
-        self._sent_text, self._restores_prompt, self._has_output = submission.typed_text, False, False
-        self._announce("working")
-        self._spawn(self._run(events))
+        self._start(_RunningTurn(submission.typed_text), events)
 
     def unqueue_last(self) -> str:
         """Remove the last queued prompt and return its text as the user typed it.
@@ -138,19 +145,23 @@ class Turns:
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
-        self._turn_ended = asyncio.Event()
-        self._is_cancelling, self._sent_text = False, ""
+        self._start(_RunningTurn(sent_text=""), self._conversation.compact(focus))
+
+    def _start(self, turn: _RunningTurn, events: AsyncIterator[TurnEvent]) -> None:
+        """Start the worker of a turn. Nothing in here may fail: without its worker the turn would never end."""
+        self._turn = turn
         self._announce("working")
-        self._spawn(self._run(self._conversation.compact(focus)))
+        self._spawn(self._run(turn, events))
 
     def stop(self, *, restores_prompt: bool = False) -> bool:
         """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted.
 
         `restores_prompt`: if the turn has no output yet, undo it and put its text back into the empty prompt.
         """
-        if not self.is_running or self._is_cancelling:
+        turn = self._turn
+        if turn is None or turn.is_cancelling:
             return False
-        self._is_cancelling, self._restores_prompt = True, restores_prompt
+        turn.is_cancelling, turn.restores_prompt = True, restores_prompt
         for approval_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
@@ -160,10 +171,10 @@ class Turns:
 
     async def wait_until_idle(self, seconds: float) -> None:
         """Wait until no turn runs, at most `seconds`."""
-        if self._turn_ended is not None:
+        if self._turn is not None:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._turn_ended.wait()
+                    await self._turn.ended.wait()
             except TimeoutError:
                 return
 
@@ -184,7 +195,7 @@ class Turns:
 
     def ask(self, approval: TurnApproval, position: str) -> None:
         """Ask the question. If the turn is being interrupted, deny it without asking."""
-        if self._is_cancelling:
+        if self._turn is not None and self._turn.is_cancelling:
             self._conversation.answer(approval.id, Deny())
             return
         if isinstance(approval, Question) and approval.server:
@@ -208,29 +219,27 @@ class Turns:
         prompt = self._widgets.queue.remove_steering(text)
         self._widgets.transcript.add_user(prompt.typed_text if prompt is not None else text)
 
-    async def _run(self, events: AsyncIterator[TurnEvent]) -> None:
+    async def _run(self, turn: _RunningTurn, events: AsyncIterator[TurnEvent]) -> None:
         outcome = Outcome.ERROR
         try:
-            outcome = await self._show(events)
-            if outcome is Outcome.CANCELLED and self._restores_prompt:
-                await self._restore_prompt()
+            outcome = await self._show(turn, events)
+            if outcome is Outcome.CANCELLED and turn.restores_prompt:
+                await self._restore_prompt(turn)
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(report_failure(failure, self._report))
         finally:
-            if self._turn_ended is not None:
-                self._turn_ended.set()
-            self._turn_ended = None
+            self._turn = None
+            turn.ended.set()
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self.send_queued(is_interrupted=outcome in (Outcome.CANCELLED, Outcome.ERROR))
-        blocked, self._blocked_text = self._blocked_text, ""
-        if blocked:
-            self._widgets.prompt.put_back(blocked)
+        if turn.is_prompt_blocked and turn.sent_text:
+            self._widgets.prompt.put_back(turn.sent_text)
 
-    async def _restore_prompt(self) -> None:
+    async def _restore_prompt(self, turn: _RunningTurn) -> None:
         """Undo the turn if it had no output, and put its text back into the prompt. The session file keeps the turn."""
-        widgets, sent_text = self._widgets, self._sent_text
-        is_possible = sent_text and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
+        widgets, has_prompt = self._widgets, bool(turn.sent_text)
+        is_possible = has_prompt and not turn.has_output and widgets.prompt.is_empty and widgets.queue.last is None
         messages = self._conversation.messages
         if not is_possible or not messages:
             return
@@ -246,16 +255,16 @@ class Turns:
         self._conversation.attach(tuple(block for block in blocks if _is_command_output(block)))
         widgets.transcript.withdraw_prompt()
         self.on_prompt_restored()
-        widgets.prompt.put_back(sent_text)
+        widgets.prompt.put_back(turn.sent_text)
 
-    async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
+    async def _show(self, turn: _RunningTurn, events: AsyncIterator[TurnEvent]) -> Outcome:
         """Show the events of a turn and return its outcome."""
         try:
             async for event in events:
-                self._show_event(event)
+                self._show_event(turn, event)
                 if isinstance(event, TurnEnded):
                     if event.error is not None:
-                        self._explain_how_to_resend(event.error)
+                        self._explain_how_to_resend(turn, event.error)
                     return event.outcome
                 # Let the app handle keys and paint, even if the provider yields events without ever waiting.
                 await asyncio.sleep(0)
@@ -264,9 +273,9 @@ class Turns:
         self._presenter.abandon(UNEXPECTED_END)
         return Outcome.ERROR
 
-    def _show_event(self, event: TurnEvent) -> None:
+    def _show_event(self, turn: _RunningTurn, event: TurnEvent) -> None:
         """Show one event. The turn continues after an error here; a question that cannot be shown is denied."""
-        self._has_output = self._has_output or isinstance(event, _OUTPUT_EVENTS)
+        turn.has_output = turn.has_output or isinstance(event, _OUTPUT_EVENTS)
         try:
             self._presenter.present(event)
             self._widgets.todos.update_from(event)
@@ -280,12 +289,12 @@ class Turns:
             if isinstance(event, ApprovalRequested) and event.approval.id not in self._widgets.approval.open_ids:
                 self._conversation.answer(event.approval.id, Deny("qcode could not show this question to the user."))
 
-    def _explain_how_to_resend(self, error: ErrorInfo) -> None:
+    def _explain_how_to_resend(self, turn: _RunningTurn, error: ErrorInfo) -> None:
         """Name the key that recalls a prompt whose request failed; the first time only, because it never changes."""
         if error.kind == ErrorKind.PROMPT_BLOCKED:
-            self._blocked_text = self._sent_text  # it was not sent, so it may be changed and sent again
+            turn.is_prompt_blocked = True
             return
-        can_resend = self._sent_text and not self._has_output and error.kind != ErrorKind.BUDGET
+        can_resend = turn.sent_text and not turn.has_output and error.kind != ErrorKind.BUDGET
         if can_resend and not self._has_shown_resend_hint:
             self._has_shown_resend_hint = True
             self._widgets.transcript.add_notice("info", "Press Up to get your prompt back and send it again.")

@@ -397,7 +397,7 @@ class AppView:
         screen = ConnectScreen(
             self._agent.keys,
             self._clock,
-            themes=self.themed_app.themes,
+            theme_notes=self.themed_app.theme_notes,
             theme=self.themed_app.theme_choice,
             preview_theme=self.themed_app.apply_theme,
             current_model=self._agent.conversation.model,

@@ -26,7 +26,7 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import cost_text, count_text, duration_text, exit_text, tokens_text
-from qcode.tui.status import Activity, SessionTotals, Status, render_status
+from qcode.tui.status import Activity, QuestionState, SessionTotals, Status, render_status
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, says
 
@@ -62,7 +62,7 @@ def test_shell_line_takes_the_place_of_the_mode_unless_a_question_waits() -> Non
     assert "shell command · Enter runs it" in render_status(replace(typed, activity=None), 160, 112.5).plain
     waiting = replace(typed, activity=Activity("waiting for your answer", 100.0, is_moving=False))
     assert render_status(waiting, 160, 112.5).plain.startswith("accept edits  waiting for your answer")
-    answering = replace(typed, question=("writing an answer", "Enter send"))
+    answering = replace(typed, question=QuestionState("writing an answer", "Enter send"))
     assert render_status(answering, 160, 112.5).plain.startswith("accept edits  writing an answer")
 
 
@@ -258,7 +258,7 @@ def test_hint_stands_before_the_activity_whose_key_stays(width: int) -> None:
     assert "type" in line
     assert "Esc" in line.partition("type")[2]
     assert ("writing" in line) == (width >= 80)
-    asking = replace(hinting, question=("waiting for your answer", "Esc to interrupt"))
+    asking = replace(hinting, question=QuestionState("waiting for your answer", "Esc to interrupt"))
     assert "Esc" in render_status(asking, width, 112.5).plain.partition("type")[2]
 
 

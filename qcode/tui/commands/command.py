@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rich.cells import cell_len
 
@@ -438,22 +438,27 @@ def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
     An exact name comes first, then names that start with it, then names such as `docs:review`, whose part after the
     colon starts with it.
     """
-    matches: list[tuple[int, int, str, Command]] = []
-    for command in context.commands:
-        if matched := _match_name(command, start):
-            name_rank, name = matched
-            matches.append((name_rank, frequency_rank(command), name, command))
-    matches.sort(key=lambda match: match[:2])  # by the ranks
-    return tuple(_command_row(command, name, context) for _, _, name, command in matches)
+    found = filter(None, (_find_name(command, start) for command in context.commands))
+    ordered = sorted(found, key=lambda match: (match.rank, frequency_rank(match.command)))
+    return tuple(_command_row(match.command, match.name, context) for match in ordered)
 
 
-def _match_name(command: Command, start: str) -> tuple[int, str] | None:
-    """Return the name or alias of a command that `start` finds, after its rank; None if there is none."""
-    name = next((name for name in command.names if name.startswith(start)), "")
-    if name:
-        return (0 if name == start else 1), name
-    name = next((name for name in command.names if f":{start}" in name), "")
-    return (2, name) if name else None
+class _NameMatch(NamedTuple):
+    """A command that is found by the start of one of its names."""
+
+    command: Command
+    name: str
+    """The name or alias that was found."""
+    rank: int
+    """0 for the whole name, 1 for its start, 2 for the start of its part after a colon."""
+
+
+def _find_name(command: Command, start: str) -> _NameMatch | None:
+    """Return the first name or alias of a command that `start` finds, None if there is none."""
+    for name in command.names:
+        if name.startswith(start):
+            return _NameMatch(command, name, rank=0 if name == start else 1)
+    return next((_NameMatch(command, name, rank=2) for name in command.names if f":{start}" in name), None)
 
 
 def _command_row(command: Command, name: str, context: CommandContext) -> MenuItem:

@@ -26,7 +26,7 @@ def _theme(context: CommandContext, name: str) -> None:
 
     app = context.required_app_view.themed_app
     context.required_app_view.open_screen(
-        ThemePicker(app.themes, app.theme_choice, app.apply_theme),
+        ThemePicker(app.theme_notes, app.theme_choice, app.apply_theme),
         lambda chosen: _theme(context, chosen) if chosen is not None else None,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from textual import events, on
 from textual.containers import Vertical
@@ -47,11 +47,10 @@ from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.shared_widgets import mount_parts, set_screen_class
+from qcode.tui.status import QuestionState
 from qcode.tui.transcript.line import Span, shorten, style_of
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from textual.timer import Timer
 
     from qcode.tui.prompt.prompt import Prompt
@@ -67,15 +66,15 @@ _MAX_WRITTEN_CELLS = 40
 class ApprovalPanel(Vertical, can_focus=True):
     """Shows one approval at a time; hidden if there is none. The app moves the focus to the panel and away from it.
 
-    `prompt` gets the text that is typed before a key counts as an answer. `show_state` gets the words for the user's
-    current action, such as "typing an answer", and its keys; both are empty if no question is open.
+    `prompt` gets the text that is typed before a key counts as an answer. `show_state` gets the state of the shown
+    question after each change, None if no question is open.
     """
 
     def __init__(
         self,
         clock: Callable[[], float],
         prompt: Prompt,
-        show_state: Callable[[str, str], None],
+        show_state: Callable[[QuestionState | None], None],
         *,
         id: str | None = None,
     ) -> None:
@@ -126,9 +125,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def heading(self) -> str:
         """The question in one line; for an edit, also the numbers of added and removed lines."""
-        question = question_with_asker(self._open_questions[0].approval)
-        added, removed = self._shown_detail.change
-        return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
+        question, change = question_with_asker(self._open_questions[0].approval), self._shown_detail.change
+        return question if change is None else f"{question.removesuffix('?')}  +{change.added} -{change.removed}"
 
     @property
     def has_highlighted_choice(self) -> bool:
@@ -453,7 +451,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if approval is None:
             self._is_field_open = False
             self.screen.query_one("#transcript").styles.max_height = None
-            self._show_state("", "")
+            self._show_state(None)
             return
         mount_parts(self, self.view, self._text_field)
         self._prompt.close_menu()
@@ -533,18 +531,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._typed.guard()
         self._open_field()
 
-    def _activity_and_keys(self) -> tuple[str, str]:
-        """Return the words for the user's current action, such as "typing an answer", and its keys."""
+    def _state(self) -> QuestionState:
+        """Return the user's current action, and its keys."""
         escape = "Esc to interrupt"
         if BACK in self.options:
             escape = "Esc back"
         elif isinstance(self.shown_approval, ServerApproval):
             escape = "Esc decide later"
         if self._is_typing:
-            return self._form.typing_caption if self._takes_typed_answer else "typing your next message", escape
+            action = self._form.typing_caption if self._takes_typed_answer else "typing your next message"
+            return QuestionState(action, escape)
         if self.is_writing_text:
-            return self._form.writing_caption, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
-        return WAITING, escape
+            keys = f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
+            return QuestionState(self._form.writing_caption, keys)
+        return QuestionState(WAITING, escape)
 
     def _paint(self) -> None:
         """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
@@ -557,7 +557,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         free_rows = self.view.paint(height - _STATUS_ROWS - field_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
         self.screen.query_one("#transcript").styles.max_height = None if free_rows else 0
-        self._show_state(*self._activity_and_keys())
+        self._show_state(self._state())
 
     def _question_text(self, width: int) -> QuestionText:
         """Return the parts of the shown question for a width in cells."""
@@ -595,5 +595,4 @@ class ApprovalPanel(Vertical, can_focus=True):
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
         notes = (position, "edited by you" if is_revised else "")
         hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""
-        change = self._shown_detail.change if self._shown_detail.diff else None
-        return title_spans(question_with_asker(approval), change, notes, hint, width)
+        return title_spans(question_with_asker(approval), self._shown_detail.change, notes, hint, width)

@@ -21,6 +21,7 @@ from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE_CELLS,
     DiffRow,
     changed_rows,
+    has_added_in_view,
     line_number_digits,
     near_changes,
     parse_diff,
@@ -68,6 +69,14 @@ class Rows(Visual):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedLines:
+    """The numbers of lines that an edit adds and removes."""
+
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalDetail:
     """The detail of one approval."""
 
@@ -112,16 +121,15 @@ class ApprovalDetail:
             if len(shorter) <= height:
                 return shorter
         shown_rows = [row for row in self.diff if row.kind not in ("file", "hunk")]
-        has_added_in_view = with_added_in_view(shown_rows, height) is shown_rows  # the function changed nothing
-        if width >= MIN_SIDE_BY_SIDE_CELLS or has_added_in_view:
+        if width >= MIN_SIDE_BY_SIDE_CELLS or has_added_in_view(shown_rows, height):
             return lines
         return render_diff(with_added_in_view(changed_rows(self.diff), height), width, digits)[:height]
 
     @property
-    def change(self) -> tuple[int, int]:
-        """The number of added and of removed lines."""
+    def change(self) -> ChangedLines | None:
+        """The numbers of added and removed lines, None without a diff."""
         kinds = [row.kind for row in self.diff]
-        return kinds.count("add"), kinds.count("remove")
+        return ChangedLines(kinds.count("add"), kinds.count("remove")) if kinds else None
 
 
 def _call_lines(detail: str, width: int, format: Format) -> list[Line]:

@@ -16,11 +16,12 @@ from rich.cells import cell_len
 
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, style_of, wrap
+from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, start_of_end, style_of, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.tui.panels.choices import Option
+    from qcode.tui.panels.preview import ChangedLines
 
 _UNLIMITED = 1_000
 """A number of rows that no title and no note reaches."""
@@ -203,14 +204,13 @@ def _clip_notes(wrapped_notes: list[list[Line]], max_rows: int, width: int) -> l
 
 
 def title_spans(
-    question: str, change: tuple[int, int] | None, notes: Sequence[str], hint: str, width: int
+    question: str, change: ChangedLines | None, notes: Sequence[str], hint: str, width: int
 ) -> tuple[Span, ...]:
     """Return a title: the question, the numbers of added and removed lines, notes, and `hint` if it fits in the row."""
     spans: list[Span] = [(question, style_of("card-title"))]
     if change is not None:
-        added, removed = change
         spans = [(question.removesuffix("?"), style_of("card-title"))]
-        spans += [(f"  +{added}", style_of("card-done")), (f" -{removed}", style_of("card-failed"))]
+        spans += [(f"  +{change.added}", style_of("card-done")), (f" -{change.removed}", style_of("card-failed"))]
     spans += [(f"   {note}", style_of("dim")) for note in notes if note]
     hint_span: Span = (f"   {hint}", style_of("dim"))
     if hint and Line((*spans, hint_span)).width <= width:
@@ -243,9 +243,8 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
     if len(verb) + cell_len(path.rpartition("/")[2]) + 2 > width:
         verb = ""
     verb_part = f"{verb} " if verb else ""
-    # Remove the path from its start, a character at a time, until it fits.
-    while cell_len(verb_part + path) > width and len(path) > 1:
-        path = f"…{path.removeprefix('…')[1:]}"
+    if cell_len(verb_part + path) > width:
+        path = f"…{path[start_of_end(path, width - cell_len(f'{verb_part}…')) :]}"
     spans: list[Span] = [(verb_part + path, style)]
     for span in others:
         if Line((*spans, span)).width > width:

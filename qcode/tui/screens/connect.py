@@ -6,7 +6,7 @@ Esc goes back from the step of the API key and skips any other step. The theme s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import events, on, work
@@ -112,7 +112,7 @@ class ConnectScreen(Screen[ConnectResult]):
         keys_service: KeysService,
         clock: Callable[[], float],
         *,
-        themes: Sequence[tuple[str, str]],
+        theme_notes: Mapping[str, str],
         theme: str,
         preview_theme: Callable[[str], None],
         current_model: str = "",
@@ -121,7 +121,7 @@ class ConnectScreen(Screen[ConnectResult]):
         super().__init__()
         self._keys_service = keys_service
         self._clock = clock
-        self._themes = tuple(themes)
+        self._theme_notes = theme_notes
         self._theme = theme
         self._apply_preview = preview_theme
         self._current_model = current_model
@@ -335,13 +335,12 @@ class ConnectScreen(Screen[ConnectResult]):
         self._ask_theme()
 
     def _ask_theme(self) -> None:
-        if not (self._keys_service.is_first and self._keys_service.wants_theme) or len(self._themes) < 2:
+        if not (self._keys_service.is_first and self._keys_service.wants_theme) or len(self._theme_notes) < 2:
             self._end("")
             return
         text = "The highlighted theme is previewed. /theme switches later."
-        self._show_step(
-            "theme", text, [PickerRow(name, name, note) for name, note in self._themes], highlighted=self._theme
-        )
+        rows = [PickerRow(name, name, note) for name, note in self._theme_notes.items()]
+        self._show_step("theme", text, rows, highlighted=self._theme)
 
     def _end(self, theme: str) -> None:
         if self.step == "theme":

@@ -7,7 +7,7 @@ previous theme. A separate module, because it loads when one of them first opens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
@@ -64,12 +64,12 @@ def command_row(command: Command, keys: Sequence[str]) -> PickerRow:
 
 
 class ThemePicker(Picker):
-    """Picks a theme."""
+    """Picks a theme. `notes` has a note about each theme, by its name."""
 
     ENTER = "select"
 
-    def __init__(self, themes: Sequence[tuple[str, str]], current: str, apply: Callable[[str], None]) -> None:
-        rows = [PickerRow(name, name, note, is_current=name == current) for name, note in themes]
+    def __init__(self, notes: Mapping[str, str], current: str, apply: Callable[[str], None]) -> None:
+        rows = [PickerRow(name, name, note, is_current=name == current) for name, note in notes.items()]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._apply = apply

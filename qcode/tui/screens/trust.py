@@ -27,7 +27,7 @@ from qcode.tui.panels.choices import FolderTrust
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.shared_widgets import key_hints
-from qcode.tui.status import Status
+from qcode.tui.status import QuestionState, Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.textual_internals import set_bindings
@@ -110,7 +110,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self.widgets.transcript.add_welcome(("qcode", ""))
         self.call_after_refresh(self._ask)
 
-    def _show_keys(self, _action: str, _keys: str) -> None:
+    def _show_keys(self, _state: QuestionState | None) -> None:
         """Show the keys of the question: Enter selects nothing while text is typed."""
         keys = _KEYS if self.widgets.approval.has_highlighted_choice else _KEYS_WHILE_TYPING
         self.query_one("#trust-foot", Static).update(key_hints(keys, self.size.width))

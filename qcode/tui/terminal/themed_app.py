@@ -44,10 +44,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     """
 
     def __init__(self, configured_theme: str, user_themes: Path) -> None:
-        # Before `super().__init__`, which calls `get_driver_class`.
-        self.configured_theme = configured_theme
-        self.follows_background = configured_theme == AUTO
-        """The theme that is used now is `auto`."""
+        self._configured_theme = configured_theme
+        self._chosen = configured_theme  # the setting, or the theme that the user chose last
         self._background = ""  # `dark` or `light`, once the terminal has reported it
         self._user_themes = user_themes
         repaint_moved_widgets()
@@ -56,7 +54,6 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """The names of all themes; empty before `add_themes`."""
         self.theme_problems: tuple[str, ...] = ()
         """A sentence for each theme file that cannot be used; empty before `add_themes`."""
-        self._chosen = configured_theme  # the setting, or the theme that the user chose last
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
@@ -68,20 +65,18 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
         """Follow the terminal if the theme is `auto`, or if it has too few colors for the theme."""
         self._background = "dark" if event.is_dark else "light"
-        if self.has_few_colors and not self.no_color:
+        depends_on_background = not self.no_color if self.has_few_colors else self._chosen == AUTO
+        if depends_on_background:
             self.add_themes()
-            self.theme = self._theme_for(AUTO if self.follows_background else self._chosen)
-        elif self.follows_background and not self.has_few_colors:
-            self.add_themes()
-            self.theme = choose_theme(self._background, self.theme_names, {})
+            self.theme = self._theme_for(self._chosen)
 
     def _apply_first_theme(self) -> None:
         """Apply the first theme. The others are loaded after the first paint, unless they are needed to choose it."""
         has_few_colors = self.has_few_colors
-        first = first_theme(self.configured_theme, self._user_themes, os.environ, has_few_colors=has_few_colors)
+        first = first_theme(self._chosen, self._user_themes, os.environ, has_few_colors=has_few_colors)
         if first is None:
             self.add_themes()
-            first = self.available_themes[self._theme_for(self.configured_theme)]
+            first = self.available_themes[self._theme_for(self._chosen)]
         else:
             self.add_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -99,46 +94,44 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
     def get_line_filters(self) -> Sequence[LineFilter]:
         return (_NO_COLORS,) if self.no_color else super().get_line_filters()
 
-    def _theme_for(self, wanted: str) -> str:
-        """Return the name of the theme that is shown if the user wants `wanted`."""
-        has_few_colors = self.has_few_colors
-        name = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=has_few_colors)
-        if has_few_colors and (wanted == AUTO or not self.available_themes[name].ansi):
-            reported = {"dark": TERMINAL, "light": TERMINAL_LIGHT}.get(self._background, "")
-            fitting = reported or choose_theme(AUTO, self.theme_names, os.environ, has_few_colors=True)
-            return fitting if fitting in self.theme_names else name
-        return name
+    def _theme_for(self, chosen: str) -> str:
+        """Return the name of the theme to show if the user has chosen `chosen`, as far as the terminal can show it."""
+        if not self.has_few_colors:
+            name = self._background if chosen == AUTO and self._background else chosen
+            return choose_theme(name, self.theme_names, os.environ)
+        name = choose_theme(chosen, self.theme_names, os.environ, has_few_colors=True)
+        if chosen != AUTO and self.available_themes[name].ansi:
+            return name
+        reported = {"dark": TERMINAL, "light": TERMINAL_LIGHT}.get(self._background, "")
+        fitting = reported or choose_theme(AUTO, self.theme_names, os.environ, has_few_colors=True)
+        return fitting if fitting in self.theme_names else name
 
     @property
     def theme_choice(self) -> str:
         """The theme as the user names it: `auto` if it follows the terminal."""
-        if self.follows_background:
-            return AUTO
-        return self._chosen if self._chosen in self.theme_names else self.theme
+        return self._chosen if self._chosen in (AUTO, *self.theme_names) else self.theme
 
     @property
-    def themes(self) -> tuple[tuple[str, str], ...]:
-        """The themes to choose from, with a note each."""
+    def theme_notes(self) -> dict[str, str]:
+        """The themes to choose from, each with a note about it."""
         themes = {name: self.available_themes[name] for name in self.theme_names}
         has_few_colors = self.has_few_colors
         notes = {
             name: theme_note(theme) + (", needs 256 colors" if has_few_colors and not theme.ansi else "")
             for name, theme in themes.items()
         }
-        return ((AUTO, "follows the terminal"), *notes.items())
+        return {AUTO: "follows the terminal", **notes}
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
-        self.follows_background = name == AUTO
-        wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
         self._chosen = name
-        self.theme = self._theme_for(wanted)
+        self.theme = self._theme_for(name)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
-        if self.configured_theme in (*self.theme_names, AUTO):
+        if self._configured_theme in (*self.theme_names, AUTO):
             return self.theme_problems
-        missing = f"Unknown theme {quoted(self.configured_theme)}; using {self.theme}. /theme lists the themes."
+        missing = f"Unknown theme {quoted(self._configured_theme)}; using {self.theme}. /theme lists the themes."
         return (*self.theme_problems, missing)
 
     def add_themes(self) -> None:

@@ -189,18 +189,26 @@ def with_added_in_view(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow
     Example: for 100 replaced lines and a height of 9, the result is 4 removed lines, a row that says `96 more removed
     lines`, and 4 added lines.
     """
-    kinds = [row.kind for row in rows]
-    # Without added lines, the first removed line must be in view.
-    needed_kind: Kind = "add" if "add" in kinds else "remove"
-    first_needed = kinds.index(needed_kind) if needed_kind in kinds else 0
-    is_too_low = height < _MIN_ROWS_FOR_BOTH and bool(rows) and rows[0].kind == "remove"
-    if first_needed < height or is_too_low:
+    if has_added_in_view(rows, height):
         return rows
+    first_needed = _first_added(rows)
     head = rows[: (height - 1) // 2]
     head = head[:-1] if head and head[-1].kind == "hunk" else head
-    skipped = kinds[len(head) : first_needed].count("remove")
+    skipped = sum(row.kind == "remove" for row in rows[len(head) : first_needed])
     mark = DiffRow("hunk", count_text(skipped, "more removed line"))
     return [*head, mark, *rows[first_needed : first_needed + height - len(head) - 1]]
+
+
+def has_added_in_view(rows: Sequence[DiffRow], height: int) -> bool:
+    """Return whether the first `height` rows show an added line; True also if they are too few to show both kinds."""
+    is_too_low = height < _MIN_ROWS_FOR_BOTH and bool(rows) and rows[0].kind == "remove"
+    return _first_added(rows) < height or is_too_low
+
+
+def _first_added(rows: Sequence[DiffRow]) -> int:
+    """Return the index of the first added line; without one, of the first removed line; 0 without a change."""
+    kinds = [row.kind for row in rows]
+    return next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
 
 
 @dataclass(slots=True)
