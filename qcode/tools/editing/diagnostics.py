@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from qcode.protocol.tools import CommandExecution, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
@@ -23,6 +24,13 @@ from qcode.values import dataclass
 _MAX_CONFIG_BYTES = 1024 * 1024
 
 
+Command: TypeAlias = Callable[[Path, Path, Sequence[str]], list[str]]
+"""A function that returns the argv to run in a folder of the workspace.
+
+It gets the root of the workspace, the folder, and the files to check, relative to the folder.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Checker:
     """A linter or type checker."""
@@ -32,8 +40,7 @@ class Checker:
     """The endings of the files that it checks."""
     is_set_up: Callable[[Path], bool]
     """Returns whether a folder configures the checker."""
-    command: Callable[[Path, Sequence[str]], list[str]]
-    """Returns the argv for a folder, and for files relative to that folder."""
+    command: Command
 
 
 def check_command(root: Path, files: Iterable[Path]) -> str:
@@ -50,7 +57,8 @@ def check_command(root: Path, files: Iterable[Path]) -> str:
 
 
 def _shell_text(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> str:
-    command = shlex.join(checker.command(folder, [f"./{name}" if name.startswith("-") else name for name in names]))
+    files = [f"./{name}" if name.startswith("-") else name for name in names]
+    command = shlex.join(checker.command(root, folder, files))
     return command if folder == root else f"(cd {shlex.quote(folder.relative_to(root).as_posix())} && {command})"
 
 
@@ -110,19 +118,18 @@ def _has_eslint(folder: Path) -> bool:
     return has_file(folder) or _package_json_has("eslintConfig")(folder)
 
 
-def _python_command(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
-    """Return a function that builds the command of a Python program, preferring the project's virtual environment."""
+def _python_command(name: str, *arguments: str) -> Command:
+    """Return the command of a Python program, from the nearest virtual environment up to the root if one has it."""
 
-    def command(folder: Path, files: Sequence[str]) -> list[str]:
-        venv_program = next(
-            (f"{venv}/bin/{name}" for venv in (".venv", "venv") if (folder / venv / "bin" / name).exists()), ""
-        )
-        return [venv_program or name, *arguments, *files]
+    def command(root: Path, folder: Path, files: Sequence[str]) -> list[str]:
+        depth = len(folder.relative_to(root).parts)
+        programs = (f"{'../' * level}{venv}/bin/{name}" for level in range(depth + 1) for venv in (".venv", "venv"))
+        return [next((program for program in programs if (folder / program).exists()), name), *arguments, *files]
 
     return command
 
 
-def _go_vet(folder: Path, files: Sequence[str]) -> list[str]:
+def _go_vet(root: Path, folder: Path, files: Sequence[str]) -> list[str]:
     folders = dict.fromkeys(Path(file).parent.as_posix() for file in files)
     return ["go", "vet", *("." if name == "." else f"./{name}" for name in folders)]
 
@@ -139,13 +146,14 @@ CHECKERS = (
             _python_command("mypy", "--no-error-summary")),
     Checker("pyright", _PYTHON_ENDINGS, _any_of(_has_file("pyrightconfig.json"), _pyproject_has("pyright")),
             _python_command("pyright")),
-    Checker("eslint", _SCRIPT_ENDINGS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
+    Checker("eslint", _SCRIPT_ENDINGS, _has_eslint,
+            lambda root, folder, files: ["npx", "--no-install", "eslint", *files]),
     # If files are named, tsc ignores tsconfig.json.
     Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has_file("tsconfig.json"),
-            lambda folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
+            lambda root, folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
     Checker("go vet", (".go",), _has_file("go.mod"), _go_vet),
     Checker("cargo check", (".rs",), _has_file("Cargo.toml"),
-            lambda folder, files: ["cargo", "check", "--quiet", "--message-format=short"]),
+            lambda root, folder, files: ["cargo", "check", "--quiet", "--message-format=short"]),
 )  # fmt: skip
 
 
