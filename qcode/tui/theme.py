@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.color import ColorSystem
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
@@ -225,10 +226,33 @@ def _muted_style(colors: Mapping[str, str], has_terminal_colors: bool) -> str:
     return Color.parse(colors["background"]).blend(Color.parse(colors["foreground"]), 0.65).hex
 
 
+_FADED = ("background", "surface", "muted", "text-muted", "input-selection-background", "input-selection-foreground")
+"""Colors of text with a low contrast, and their backgrounds."""
 _GRAYS = (0, *range(8, 239, 10))
 """The grays of 256 colors: black, and the ramp from 8 to 238."""
 _FIRST_CUBE_STEP = 95
 """The darkest step of the color cube above black. A color below it becomes black, navy or another unrelated color."""
+
+
+def for_256_colors(theme: Theme) -> Theme:
+    """Return a theme for 256 colors: with grays, and with muted and selected text that is readable in these colors."""
+    from qcode.tui.transcript.palette import readable_color  # most terminals have more colors
+
+    theme = with_grays(theme)
+    generated = {**theme.to_color_system().generate(), **theme.variables}
+    colors = {name: Color.parse(generated[name]) for name in _FADED if name in generated}
+    background, surface = colors["background"], colors["surface"]
+    selected = surface + colors["input-selection-background"]
+    grounds = {
+        "input-selection-foreground": (selected,),
+        "muted": (background, surface),
+        "text-muted": (background, surface),
+    }
+    names = [name for name in grounds if name in colors]
+    for name in names:
+        for ground in grounds[name]:
+            colors[name] = readable_color(colors[name], ground, ColorSystem.EIGHT_BIT)
+    return replace(theme, variables={**theme.variables, **{name: colors[name].hex for name in names}})
 
 
 def with_grays(theme: Theme) -> Theme:

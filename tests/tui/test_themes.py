@@ -14,6 +14,7 @@ from rich.style import Style
 from textual.color import Color
 
 from qcode.tui.app import QcodeApp
+from qcode.tui.shared_widgets import SteadyInput
 from qcode.tui.theme import (
     AUTO,
     COLORS,
@@ -241,6 +242,32 @@ def test_dark_backgrounds_are_different_grays_in_256_colors(name: str) -> None:
     assert len(set(backgrounds)) == 3
     for color in backgrounds:
         assert color.r == color.g == color.b > 0
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", COLORED)
+def test_selected_text_and_hints_in_fields_contrast_in_256_colors(name: str) -> None:
+    system = COLOR_SYSTEMS["256"]
+    ratios: dict[str, float] = {}
+
+    async def test(run: Running) -> None:
+        app, field = run.app, SteadyInput()
+        app.console._color_system = system
+        app.theme = "textual-light"
+        app.add_theme(load_themes()[0][name])
+        app.theme = name
+        await app.screen.mount(field)
+        await run.pilot.pause()
+        for widget, prefix in ((app.widgets.prompt, "text-area"), (field, "input")):
+            for part in ("selection", "placeholder"):
+                style = widget.get_component_rich_style(f"{prefix}--{part}")
+                assert style.color is not None
+                assert style.bgcolor is not None
+                ground = shown_color(style.bgcolor, system)
+                ratios[f"{prefix} {part}"] = contrast(shown_color(style.color, system), ground)
+
+    drive(test, theme=name)
+    assert {part: round(ratio, 1) for part, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
 def test_app_uses_gray_backgrounds_only_in_256_colors() -> None:

@@ -28,9 +28,9 @@ from qcode.tui.theme import (
     TERMINAL_LIGHT,
     choose_theme,
     first_theme,
+    for_256_colors,
     load_themes,
     theme_note,
-    with_grays,
 )
 
 
@@ -87,9 +87,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.stylesheet.set_variables(self.get_css_variables())
 
     def add_theme(self, theme: Theme) -> None:
-        """Register a theme, with grays for its dark backgrounds if the terminal has 256 colors."""
+        """Register a theme, adapted if the terminal has 256 colors."""
         has_256_colors = self.console.color_system == "256"
-        self.register_theme(with_grays(theme) if has_256_colors and not theme.ansi else theme)
+        self.register_theme(for_256_colors(theme) if has_256_colors and not theme.ansi else theme)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return (_NO_COLORS,) if self.no_color else super().get_line_filters()

@@ -278,15 +278,21 @@ def readable(style: Style, colors: ColorSystem) -> Style:
     """Return the style with its text lighter or darker, as far as the contrast needs it on a terminal of `colors`."""
     if style.color is None or style.bgcolor is None or style.reverse:
         return style
-    background = shown_color(style.bgcolor, colors)
     text = Color.from_rich_color(style.color)
+    readable_text = readable_color(text, Color.from_rich_color(style.bgcolor), colors)
+    return style if readable_text == text else style + Style(color=readable_text.rich_color)
+
+
+def readable_color(text: Color, background: Color, colors: ColorSystem) -> Color:
+    """Return the color `text`, lighter or darker as far as its contrast with `background` needs it in `colors`."""
+    background = shown_color(background.rich_color, colors)
     white, black = Color(255, 255, 255), Color(0, 0, 0)
     farthest = max((white, black), key=lambda color: contrast(color, background))
     for step in range(11):
         candidate = text.blend(farthest, step / 10)
         if contrast(shown_color(candidate.rich_color, colors), background) >= MIN_CONTRAST:
             break
-    return style if candidate == text else style + Style(color=candidate.rich_color)
+    return candidate
 
 
 def shown_color(color: RichColor, colors: ColorSystem) -> Color:
