@@ -1,8 +1,10 @@
-"""The commands `/help` and `/keys`, and the texts they show."""
+"""The commands `/help`, `/keys` and `/doctor`, and the texts of help and keys."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from qcode.text.clean import quoted
 from qcode.text.match import suggestion, with_hint
@@ -150,5 +152,31 @@ HELP: tuple[Command, ...] = (
         keys=("question_mark",),
         when=is_prompt_empty,
         needs_app=True,
+    ),
+)
+
+
+def _doctor(context: CommandContext, _argument: str) -> None:
+    if context.app_view is not None:
+        from qcode.tui.screens.inspection import FindingsScreen
+
+        context.required_app_view.open_screen(
+            FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None
+        )
+    else:
+        context.view.run_later(_show_findings(context))
+
+
+async def _show_findings(context: CommandContext) -> None:
+    context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.doctor_lines, is_in_app=True)))
+
+
+DOCTOR: tuple[Command, ...] = (
+    Command(
+        "doctor",
+        "Doctor",
+        "Check terminal, tools and configuration.",
+        _doctor,
+        names=("doctor",),
     ),
 )

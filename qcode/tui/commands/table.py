@@ -14,7 +14,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.messages import Block
 from qcode.text.clean import cut
-from qcode.tui.commands.chat import CHAT, INTERRUPTS, MODELS, PROMPT, TASKS
+from qcode.tui.commands.chat import CHAT, INTERRUPTS, PROMPT, TASKS
 from qcode.tui.commands.command import (
     API_KEY_HELD_BACK,
     Command,
@@ -27,9 +27,11 @@ from qcode.tui.commands.command import (
     unexpected_argument,
     unknown_command,
 )
-from qcode.tui.commands.controls import CONTROLS, SERVERS, send_skill
-from qcode.tui.commands.help import HELP
+from qcode.tui.commands.extensions import EXTENSIONS, SERVERS, send_skill
+from qcode.tui.commands.help import DOCTOR, HELP
 from qcode.tui.commands.keymap import keymap
+from qcode.tui.commands.models import MODELS
+from qcode.tui.commands.permissions import PERMISSION_MODES, PERMISSIONS
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
 from qcode.tui.main_widgets import MainWidgets
@@ -42,8 +44,11 @@ if TYPE_CHECKING:
 COMMANDS: tuple[Command, ...] = (
     *HELP,
     *MODELS,
+    *PERMISSION_MODES,
     *CHAT,
-    *CONTROLS,
+    *PERMISSIONS,
+    *EXTENSIONS,
+    *DOCTOR,
     *SESSIONS,
     *SERVERS,
     *TASKS,

@@ -1,6 +1,6 @@
 """Permission rules, decisions and tools as sanitized text, for screens, panels and the linear mode.
 
-This is not part of `commands.controls`, because two screens use it, and `commands.controls` opens those screens.
+It is separate because two screens use it, and so do `commands.permissions` and `commands.extensions`, which open them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The commands that show and change the model's permissions, tools and instructions.
+"""The commands of everything that extends the model: tools, hooks, skills, instruction files, tool servers.
 
-Also plan mode, the doctor and tool servers. `screens.permission_text` formats their text; a screen loads when it opens.
+`screens.permission_text` formats the text about tools. A screen is loaded when it opens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qcode.agent.sessions.replay import plans_in
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
@@ -22,47 +21,7 @@ from qcode.tui.failures import with_app_commands
 from qcode.tui.panels.servers import NO_SERVERS, details, listing
 
 if TYPE_CHECKING:
-    from qcode.agent.permissions import CheckedKind
     from qcode.agent.skills.skill import Skill
-
-
-def _permissions(context: CommandContext, argument: str) -> None:
-    from qcode.tui.screens import permission_text
-
-    permissions = context.agent.permissions
-    action, _, operand = argument.partition(" ")
-    operand = operand.strip()
-    if not argument and context.app_view is not None:
-        from qcode.tui.screens.permissions import PermissionsScreen
-
-        context.required_app_view.open_screen(PermissionsScreen(permissions), lambda _: None)
-    elif action in ("", "list"):
-        context.view.show_panel("Permissions", permission_text.permissions_text(permissions))
-    elif action == "check" and operand:
-        kind, value = permission_text.parse_check(operand)
-        context.view.run_later(_show_verdict(context, kind, value))
-    elif action in (*permission_text.EFFECTS, *permission_text.REMOVE_WORDS, *permission_text.SAVE_WORDS) and operand:
-        try:
-            context.view.notify("info", permission_text.change_rules(permissions, action, operand))
-        except ValueError as refusal:
-            context.refuse(permission_text.refusal_text(refusal))
-    else:
-        usage = "Use /permissions [list | allow RULE | ask RULE | deny RULE | remove RULE | save RULE | check COMMAND]."
-        context.refuse(usage)
-
-
-async def _show_verdict(context: CommandContext, kind: CheckedKind, value: str) -> None:
-    from qcode.tui.screens import permission_text
-
-    verdict = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.notify("info", permission_text.verdict_text(kind, value, verdict))
-
-
-def _permission_choices(context: CommandContext) -> Sequence[str]:
-    removable_rules = [rule for rule in context.agent.permissions.rules() if rule.number]
-    remove = [f"remove {rule.text}" for rule in removable_rules]
-    save = [f"save {rule.text}" for rule in removable_rules if rule.scope == "session"]
-    return ("list", *remove, *save, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
 
 
 def _tools(context: CommandContext, name: str) -> None:
@@ -142,52 +101,6 @@ def _init(context: CommandContext, focus: str) -> None:
 _SHOW = "show"
 
 
-def _plan(context: CommandContext, prompt: str) -> None:
-    if prompt == _SHOW:
-        _show_plan(context)
-        return
-    context.use_mode("plan")
-    if prompt:
-        context.view.send(prompt, prompt, NO_OPTIONS)
-    else:
-        context.view.notify(
-            "info", "Plan mode: the model reads and proposes a plan. Nothing changes until you approve it."
-        )
-
-
-def _show_plan(context: CommandContext) -> None:
-    """Show the last plan, with its state in the title."""
-    plans = plans_in(context.agent.conversation.stored_messages)
-    if not plans:
-        context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
-        return
-    plan = plans[-1]
-    if context.app_view is None:
-        context.view.show_panel(plan.heading, plan.text)
-        return
-    from qcode.tui.panels.preview import ApprovalDetail
-    from qcode.tui.screens.pager import PagerScreen
-
-    context.app_view.open_screen(
-        PagerScreen(plan.heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None
-    )
-
-
-def _doctor(context: CommandContext, _argument: str) -> None:
-    if context.app_view is not None:
-        from qcode.tui.screens.inspection import FindingsScreen
-
-        context.required_app_view.open_screen(
-            FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None
-        )
-    else:
-        context.view.run_later(_show_findings(context))
-
-
-async def _show_findings(context: CommandContext) -> None:
-    context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.doctor_lines, is_in_app=True)))
-
-
 def _hooks(context: CommandContext, _argument: str) -> None:
     from qcode.agent.hooks.listing import NO_HOOKS, hook_lines
 
@@ -256,25 +169,7 @@ async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
     return await answered
 
 
-CONTROLS: tuple[Command, ...] = (
-    Command(
-        "plan",
-        "Plan first",
-        "Switch to plan mode: nothing changes before you approve a plan. /plan show opens the last plan again.",
-        _plan,
-        names=("plan",),
-        argument="[prompt | show]",
-        choices=lambda context: (_SHOW,) if plans_in(context.agent.conversation.stored_messages) else (),
-    ),
-    Command(
-        "permissions",
-        "Permissions",
-        "Show, add, remove, save and test permission rules; list this session's decisions.",
-        _permissions,
-        names=("permissions", "allowed-tools"),
-        argument="[list | allow|ask|deny|remove|save|check …]",
-        choices=_permission_choices,
-    ),
+EXTENSIONS: tuple[Command, ...] = (
     Command(
         "tools",
         "Tools",
@@ -316,13 +211,6 @@ CONTROLS: tuple[Command, ...] = (
         _init,
         names=("init",),
         argument="[what matters]",
-    ),
-    Command(
-        "doctor",
-        "Doctor",
-        "Check terminal, tools and configuration.",
-        _doctor,
-        names=("doctor",),
     ),
 )
 
