@@ -183,8 +183,8 @@ class Conversation:
 
     @property
     def supports_images(self) -> bool:
-        """Whether images may be sent: False if the model is known not to support them."""
-        return self.client.model.facts.can_read_images is not False
+        """Whether images may be sent: False if the model is known not to support them, or has refused one."""
+        return self.client.known_model().sees_images
 
     @property
     def supports_reasoning(self) -> bool:

@@ -422,6 +422,18 @@ def test_attachments_and_images_go_before_the_prompt(tmp_path: Path) -> None:
     assert it.store.load(it.conversation.session_id).messages[0].blocks == (KEPT, SHOT, Text("look"))
 
 
+def test_images_are_unsupported_after_the_model_refused_one(tmp_path: Path) -> None:
+    refusal = fails(ErrorKind.BAD_REQUEST, message="This model does not support image inputs")
+    it = talk(tmp_path, refusal, text_reply("Without it."))
+    assert it.conversation.supports_images
+
+    async def play() -> None:
+        _ = [event async for event in it.conversation.submit("look", (SHOT,))]
+
+    asyncio.run(play())
+    assert not it.conversation.supports_images
+
+
 def test_steering_takes_the_attachments_and_returns_them_if_withdrawn(tmp_path: Path) -> None:
     it = talk(
         tmp_path, call_reply("shell", {"command": "true"}), text_reply("Done."), text_reply("Next."), mode="bypass"
