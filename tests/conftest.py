@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,13 +58,57 @@ def pytest_collection(session: pytest.Session) -> None:
     """
     gc.disable()  # until all test items are collected, because none of them is garbage
     worker = getattr(session.config, "workerinput", None)
-    if worker is None or session.config.args != session.config.getini("testpaths"):
+    if worker is None:
+        return
+    drop_unread_messages(session.config)
+    if session.config.args != session.config.getini("testpaths"):
         return
     number, count = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
     for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
         name = path.relative_to(TESTS.parent).with_suffix("").as_posix().replace("/", ".")
         with suppress(Exception, pytest.skip.Exception):  # pytest reports the error when it collects the file
             importlib.import_module(name)
+
+
+def is_brief(config: pytest.Config) -> bool:
+    """Return whether only failures and the results of tests are shown: no names (`-v`) and no `--durations`."""
+    return config.option.verbose <= 0 and config.option.durations is None
+
+
+def drop_unread_messages(config: pytest.Config) -> None:
+    """Let a worker send one report for each test that passes, instead of three reports and two notes."""
+    if not is_brief(config):
+        return
+    worker: Any = next(x for x in config.pluginmanager.get_plugins() if type(x).__name__ == "WorkerInteractor")
+    send = worker.sendevent
+
+    def send_if_read(name: str, **values: Any) -> None:
+        if name not in ("logstart", "logfinish") and (name != "testreport" or "nodeid" in values["data"]):
+            send(name, **values)
+
+    worker.sendevent = send_if_read
+
+
+SAMPLED: set[str] = set()
+"""The tables with `sampled(n)` of which only every n-th row was collected."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Collect no broad row if broad tests do not run: a third of all rows are broad.
+
+    One row stays, because without any pytest would call the test without its parameters.
+    """
+    config, test, rows = metafunc.config, metafunc.definition, vars(metafunc)["_calls"]
+    if "not broad" not in config.option.markexpr or any("::" in arg for arg in config.args):
+        return
+    is_broad = test.get_closest_marker("broad") is not None
+    kept = [row for row in rows if not is_broad and not any(mark.name == "broad" for mark in row.marks)]
+    sampled = test.get_closest_marker("sampled")
+    if sampled is not None:
+        kept = kept[:: sampled.args[0]]
+        SAMPLED.add(test.nodeid)
+    rows[:] = kept or rows[:1]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -77,8 +122,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid.startswith("tests/arch/"):
             item.add_marker(pytest.mark.arch)
         sampled = item.get_closest_marker("sampled")
-        if sampled is not None and item.get_closest_marker("broad") is None:
-            table = item.nodeid.partition("[")[0]
+        table = item.nodeid.partition("[")[0]
+        if sampled is not None and table not in SAMPLED and item.get_closest_marker("broad") is None:
             if rows[table] % sampled.args[0]:
                 item.add_marker(pytest.mark.broad)
             rows[table] += 1
@@ -96,10 +141,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_report_to_serializable(report: pytest.CollectReport | pytest.TestReport) -> None:
-    """Drop the keywords of a report before a worker sends it. Nothing reads them, and they are half of the message."""
+def pytest_report_to_serializable(
+    report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
+) -> dict[str, Any] | None:
+    """Drop the keywords of a report before a worker sends it. Nothing reads them, and they are half of the message.
+
+    The report of a set-up or teardown that passed is not sent at all; see `drop_unread_messages`.
+    """
     if isinstance(report, pytest.TestReport):
         report.keywords = {}
+        if report.passed and report.when != "call" and is_brief(config):
+            return {}
+    return None
 
 
 @pytest.hookimpl(trylast=True)
