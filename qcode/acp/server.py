@@ -56,6 +56,8 @@ class Server:
         self._sessions: dict[str, EditorSession] = {}
         self._wire: EditorWire | None = None
         self._open_lock = asyncio.Lock()
+        self._abandoned_opening: asyncio.Future[EditorSession] | None = None
+        """The last session whose request was cancelled while it opened. It holds its lock until it is released."""
         self._methods: Mapping[str, Method] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -188,16 +190,17 @@ class Server:
     async def _reopen(self, params: JsonObject) -> EditorSession:
         """Return an open session, or open a stored one."""
         session_id = _required_text(params, "sessionId")
-        folder, _ = _folders(params)
-        session = self._sessions.get(session_id)
-        if session is None:
-            return await self._open(params, session_id)
-        if session.folder != folder:
+        return self._open_one(session_id, _folders(params)[0]) or await self._open(params, session_id)
+
+    def _open_one(self, session_id: str | None, folder: Path) -> EditorSession | None:
+        """Return an open session, None if there is none. Raise `WireError` if it belongs to another folder."""
+        session = self._sessions.get(session_id or "")
+        if session is not None and session.folder != folder:
             raise WireError(NOT_FOUND, "this session belongs to another folder")
         return session
 
     async def _open(self, params: JsonObject, session_id: str | None) -> EditorSession:
-        """Open a stored session, or a new one if `session_id` is None. Earlier requests to open one come first."""
+        """Open a stored session, or a new one if `session_id` is None. Sessions are opened one after the other."""
         folder, added = _folders(params)
         servers = params.get("mcpServers")
         if servers is not None and not isinstance(servers, list):
@@ -210,14 +213,18 @@ class Server:
         )
         # One at a time: two requests for one session must not race for its lock.
         async with self._open_lock:
-            if session_id is not None and session_id in self._sessions:
-                return self._sessions[session_id]
+            if self._abandoned_opening is not None:
+                await asyncio.wait([self._abandoned_opening])
+            opened = self._open_one(session_id, folder)
+            if opened is not None:
+                return opened
             loop = asyncio.get_running_loop()
             opening = asyncio.ensure_future(asyncio.to_thread(self._open_session, options, servers or [], loop))
             try:
                 session = await asyncio.shield(opening)
             except asyncio.CancelledError:
                 opening.add_done_callback(_release)
+                self._abandoned_opening = opening
                 raise
             self._sessions[session.session_id] = session
             return session
@@ -314,12 +321,12 @@ class Server:
         session, option = self._session(params), _required_text(params, "configId")
         value = params.get("value")
         if not isinstance(value, str):
-            raise invalid("the value must be a text")
+            raise invalid('"value" must be a string')
         if option == "model":
-            then = await session.change_model(value)
+            send_changes = await session.change_model(value)
         else:
-            then = session.apply_client_change(lambda: session.settings.set_option(option, value))
-        return MethodResult({"configOptions": session.settings.options()}, then)
+            send_changes = session.apply_client_change(lambda: session.settings.set_option(option, value))
+        return MethodResult({"configOptions": session.settings.options()}, then=send_changes)
 
     def _session(self, params: JsonObject) -> EditorSession:
         session = self._sessions.get(_required_text(params, "sessionId"))
@@ -337,7 +344,7 @@ def _release(opening: asyncio.Future[EditorSession]) -> None:
 def _required_text(params: JsonObject, name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str) or not value:
-        raise invalid(f'"{name}" must be a text')
+        raise invalid(f'"{name}" must be a string')
     return value
 
 

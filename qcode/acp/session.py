@@ -112,7 +112,8 @@ class EditorSession:
         self._force_timer: asyncio.TimerHandle | None = None
         """Answers a cancelled prompt if its turn does not end in time."""
         self._title_tasks: set[asyncio.Task[None]] = set()
-        self._model_connections: set[asyncio.Future[ModelClient | None]] = set()
+        self._model_lock = asyncio.Lock()
+        """Held during a change of the model, so that the last request wins and a prompt waits for it."""
         self.commands = commands.SessionCommands(agent)
         start_warnings = (notice.text for notice in agent.start_notices() if notice.level != "info")
         self._opening_notices = [*problems, *start_warnings]
@@ -224,8 +225,8 @@ class EditorSession:
             prompt = self._queued_prompts.popleft()
             self._current_prompt = prompt
             try:
-                if self._model_connections:
-                    await asyncio.wait(self._model_connections)
+                async with self._model_lock:
+                    pass  # wait for the changes of the model so far
                 await self._run_prompt(prompt)
             except asyncio.CancelledError:
                 prompt.finish(self._response_without_turn(Outcome.CANCELLED))
@@ -466,21 +467,14 @@ class EditorSession:
         return self._send_changed_settings
 
     async def change_model(self, name: str) -> Callable[[], None]:
-        """Switch the model for the next turn, like `apply_client_change`. A prompt sent meanwhile waits."""
-        connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
-        self._model_connections.add(connecting)
-        try:
+        """Switch the model for the next turn, like `apply_client_change`. Later changes and prompts wait."""
+        async with self._model_lock:
+            connecting = asyncio.ensure_future(asyncio.to_thread(self.settings.connect_model, name))
+            connecting.add_done_callback(_mark_as_retrieved)
             client = await asyncio.shield(connecting)
             if client is not None:
                 self.agent.conversation.set_model(client)
-        finally:
-            connecting.add_done_callback(self._forget_connection)
         return self._send_changed_settings
-
-    def _forget_connection(self, connecting: asyncio.Future[ModelClient | None]) -> None:
-        self._model_connections.discard(connecting)
-        if not connecting.cancelled():
-            connecting.exception()  # marks the error as retrieved if the client cancelled its request before
 
     def _session_cost(self) -> Decimal | None:
         """Return the cost of the session so far in US dollars, None if a part of it is unknown."""
@@ -504,6 +498,12 @@ class EditorSession:
         if title and title != self._title:
             self._title = title
             self.send({"sessionUpdate": "session_info_update", "title": title})
+
+
+def _mark_as_retrieved(connecting: asyncio.Future[ModelClient | None]) -> None:
+    """Take the error of a connection, which nothing else takes if the client has cancelled its request."""
+    if not connecting.cancelled():
+        connecting.exception()
 
 
 def _failure(error: ErrorInfo | None, text: str) -> WireError:

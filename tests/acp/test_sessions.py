@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from qcode.acp import server
 from qcode.acp.commands import BUILT_IN
 from qcode.acp.updates import replay
+from qcode.agent.agent import Agent
 from qcode.agent.options import Options
 from qcode.agent.sessions.replay import ReplayedPrompt
 from qcode.protocol.messages import Image, Message, Text
@@ -107,6 +109,37 @@ def test_session_of_another_folder_is_not_found(method: str, connect: Connect, w
         editor.request("session/close", sessionId=session_id)
         assert editor.refused(method, sessionId=session_id, **params)["code"] == -32002
         assert editor.refused(method, sessionId=session_id[:-1], cwd=str(work), mcpServers=[])["code"] == -32002
+
+
+def test_session_is_loaded_again_after_a_cancelled_request(
+    connect: Connect, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opening, may_finish = Event(), Event()
+    report_file_texts = Agent.report_file_texts
+
+    def slowly(agent: Agent) -> None:
+        is_opening.set()
+        assert may_finish.wait(10)
+        report_file_texts(agent)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    with connect([Turn(text="One.")]) as editor:
+        session_id = editor.open(work)
+        editor.prompt(session_id, "hi")
+        editor.request("session/close", sessionId=session_id)
+        monkeypatch.setattr(Agent, "report_file_texts", slowly)
+        params = {"sessionId": session_id, "mcpServers": []}
+        first = editor.start("session/load", cwd=str(work), **params)
+        assert is_opening.wait(10)  # the session is locked
+        editor.notify("$/cancel_request", requestId=first)
+        assert editor.answer(first)["error"]["code"] == -32800
+        second = editor.start("session/load", cwd=str(work), **params)
+        elsewhere = editor.start("session/load", cwd=str(other), **params)
+        editor.request("session/list")
+        may_finish.set()
+        assert "modes" in editor.answer(second)["result"]
+        assert editor.answer(elsewhere)["error"]["code"] == -32002
 
 
 def test_session_that_is_open_elsewhere_offers_a_copy(connect: Connect, work: Path) -> None:

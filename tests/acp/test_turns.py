@@ -416,6 +416,30 @@ def test_prompt_after_a_slow_change_of_the_model_uses_the_new_one(
     assert "sessions" in listed
 
 
+def test_last_change_of_the_model_wins_over_a_slow_one_before_it(
+    connect: Connect, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_second_sent = Event()
+    connect_model = Agent.connect_model
+
+    def first_slowly(agent: Agent, name: str) -> ModelClient:
+        if name == "openai/first":
+            assert is_second_sent.wait(10)
+        return connect_model(agent, name)
+
+    monkeypatch.setattr(Agent, "connect_model", first_slowly)
+    with connect([Turn(text="Hi.")]) as editor:
+        session_id = editor.open(work)
+        first = editor.start("session/set_model", sessionId=session_id, modelId="openai/first")
+        second = editor.start("session/set_model", sessionId=session_id, modelId="openai/second")
+        editor.request("session/list")  # answered after the start of both changes
+        is_second_sent.set()
+        assert editor.answer(first)["result"] == editor.answer(second)["result"] == {}
+        editor.prompt(session_id, "hi")
+        assert editor.server is not None
+        assert [request.body["model"] for request in editor.server.requests] == ["second"]
+
+
 def test_failure_of_a_cancelled_change_of_the_model_is_not_reported_as_unhandled(
     connect: Connect, work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -434,6 +458,6 @@ def test_failure_of_a_cancelled_change_of_the_model_is_not_reported_as_unhandled
         editor.notify("$/cancel_request", requestId=change)
         assert editor.answer(change)["error"]["message"] == "the request was cancelled"
         may_fail.set()
-        assert editor.prompt(session_id, "hi")["stopReason"] == "end_turn"  # waits for the end of the change
+        assert editor.prompt(session_id, "hi")["stopReason"] == "end_turn"
     gc.collect()
     assert "never retrieved" not in caplog.text
