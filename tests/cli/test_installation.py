@@ -66,6 +66,7 @@ def sdist(version: str) -> str:
         (200, files(sdist("99.0"), sdist("98.0"), yanked="99.0"), "Version 98.0 is available."),
         (200, files(sdist("99.0rc1"), "other-99.0.tar.gz", "qcode_cli-97.1-py3-none-any.whl"), "Version 97.1 is"),
         (200, files(sdist("0.1.0.0")), "this one is current"),
+        pytest.param(200, files(sdist("9" * 5_000), sdist("97.1")), "Version 97.1 is available.", id="long"),
         (200, files(), "No version of qcode-cli is published yet."),
         (404, b"", "No version of qcode-cli is published yet."),
     ],
@@ -88,6 +89,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
         (503, b"", 75, "cannot check for updates at 127.0.0.1: it answered 503; try again later"),
         (200, b"<html>", 1, "it does not answer with the JSON of PEP 691"),
         (200, b'{"files": [1]}', 1, "it does not answer with the JSON of PEP 691"),
+        pytest.param(200, b"[" * 100_000, 1, "it does not answer with the JSON of PEP 691", id="deep"),
         (200, b" " * (update.MAX_BYTES + 1), 75, "the answer is too large"),
     ],
 )
@@ -99,6 +101,12 @@ def test_check_fails_with_one_line_if_the_index_fails(
     assert (done.code, done.out) == (code, "")
     assert text in done.err
     assert done.err.count("\n") == 1
+
+
+def test_invalid_address_of_the_index_is_an_error_in_one_line(tmp_path: Path) -> None:
+    done = CliRunner(tmp_path).run("update", "--check", env={"PIP_INDEX_URL": "http://[::1/simple"})
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "qcode: cannot check for updates: the address of the index is invalid: Invalid IPv6 URL\n"
 
 
 def test_update_without_check_sends_nothing(tmp_path: Path) -> None:

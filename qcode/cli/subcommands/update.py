@@ -34,7 +34,7 @@ _JSON = "application/vnd.pypi.simple.v1+json"
 _TIMEOUT_S = 15.0
 MAX_BYTES = 10 * 1024 * 1024
 """The maximum size of the answer of the package index."""
-_FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
+_FILE = re.compile(r"qcode[-_.]cli-(\d{1,9}(?:\.\d{1,9})*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
 
 Installer: TypeAlias = Literal["pipx", "uv", "pip"]
 
@@ -70,7 +70,7 @@ class Installation:
 
     @property
     def update_command(self) -> str:
-        """The command that installs the current version, after `git pull` in the clone if there is one."""
+        """The command that installs the newest version. In a clone, `git pull` must come before it."""
         if self.clone is not None:
             return self._install("--editable ." if self.is_editable else ".")
         if self.archive or self.repository:
@@ -133,27 +133,28 @@ def run_update(arguments: Sequence[str]) -> int:
     if words:
         raise invalid_arguments(words, _USE)
     current = installation()
-    lines = [f"qcode {__version__}, installed {current.source}"]
-    step = _step(current)
     newest = newest_release(os.environ) if "check" in flags else None
+    lines = [f"qcode {__version__}, installed {current.source}"]
     if "check" not in flags:
         lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
+        lines.append(f"To update: {_update_advice(current)}")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
         # The command of the installer would not find a version in the index.
-        step = "install it again from a newer clone" if current.is_released else step
+        advice = "install it again from a newer clone" if current.is_released else _update_advice(current)
+        lines.append(f"To update: {advice}")
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
-        write_stdout("".join(f"{line}\n" for line in lines))
-        return 0
     else:
         lines.append(f"Version {newest} is available.")
-        step = Installation(current.installer, pip=current.pip).update_command if current.archive else step
-    write_stdout("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
+        from_index = Installation(current.installer, pip=current.pip)
+        lines.append(f"To update: {from_index.update_command if current.archive else _update_advice(current)}")
+    write_stdout("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _step(current: Installation) -> str:
+def _update_advice(current: Installation) -> str:
+    """Return what the user has to do to update this copy, if there is a newer version."""
     if current.archive:
         return f"get a newer archive and run {current.update_command} with it"
     if current.clone is None:
@@ -171,7 +172,11 @@ def newest_release(env: Mapping[str, str]) -> str | None:
     import httpx2
 
     index = next((env[name].strip() for name in INDEX_VARIABLES if env.get(name, "").strip()), INDEX).rstrip("/")
-    host = urlsplit(index).hostname or index
+    try:
+        host = urlsplit(index).hostname or index
+    except ValueError as error:
+        text = f"cannot check for updates: the address of the index is invalid: {one_line(str(error), 200)}"
+        raise QcodeError(text, ExitCode.USAGE) from None
     try:
         with (
             httpx2.Client(
@@ -212,7 +217,7 @@ def _newest(data: bytes, host: str) -> str | None:
         files = json.loads(data)["files"]
         names = [file["filename"] for file in files if not file.get("yanked")]
         versions = {match[1] for name in names if (match := _FILE.fullmatch(name))}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise QcodeError(
             f"cannot check for updates at {host}: it does not answer with the JSON of PEP 691; "
             "set PIP_INDEX_URL to an index that does"

@@ -45,7 +45,7 @@ class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """An expansion: the value of a variable, the output of a script, or the result of `$((…))` if neither is set."""
+    """An expansion: the value of a variable, or the output of a script. If neither is set, it is `$((…))`."""
 
     name: str = ""
     """The name of the variable."""
@@ -59,7 +59,7 @@ class Word:
 
     text: str
     is_quoted: bool = False
-    """A part of the word was quoted or is the value of an expansion, so `word == Word("show")` is false."""
+    """A part of the word was quoted or is the value of an expansion. `"show"` is not equal to `Word("show")`."""
     is_home: bool = False
     """Bash expands the `~` at its start."""
     has_glob: bool = False
