@@ -292,6 +292,12 @@ def _code_span(text: str) -> str:
     return f"{fence}{padding}{text}{padding}{fence}"
 
 
+def new_export_name(folder: Path, session_id: str, suffix: str) -> str:
+    """Return a free file name for an export without a path: `qcode-ID.md`, or `qcode-ID-2.md` if that exists."""
+    names = (f"qcode-{session_id}{number}.{suffix}" for number in ("", *(f"-{index}" for index in range(2, 1_000))))
+    return next((name for name in names if not (folder / name).exists()), f"qcode-{session_id}.{suffix}")
+
+
 def save_export(folder: Path, name: str, text: str) -> str:
     """Write `text` to the new file `name`, relative to `folder`, and return its path. Existing files are not replaced.
 

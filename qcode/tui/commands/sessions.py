@@ -303,13 +303,14 @@ def _rename(context: CommandContext, title: str) -> None:
 
 
 def _export(context: CommandContext, argument: str) -> None:
-    from qcode.agent.sessions.export import export_request, save_export
+    from qcode.agent.sessions.export import export_request, new_export_name, save_export
 
+    folder, session_id = context.agent.context.folder, context.agent.conversation.session_id
     try:
         request = export_request(argument)
         text = context.agent.sessions.export(request)
-        name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.format}"
-        save_export(context.agent.context.folder, name, text)
+        name = request.path or new_export_name(folder, session_id, request.format)
+        save_export(folder, name, text)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return

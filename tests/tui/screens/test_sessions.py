@@ -876,6 +876,12 @@ def test_export_names_its_file(tmp_path: Path) -> None:
         await run.send("/export out.html")
         await run.until(lambda: "Exported to" in run.text)
         assert (tmp_path / "out.html").read_text().lower().startswith("<!doctype html>")
+        await run.send("/export")
+        await run.send("/export")
+        session_id = it.conversation.session_id
+        await run.until(lambda: f"Exported to qcode-{session_id}-2.md" in run.text)
+        assert (tmp_path / f"qcode-{session_id}.md").exists()
+        assert (tmp_path / f"qcode-{session_id}-2.md").exists()
         await run.send("/rename My [work]")
         assert "My [work]" in run.text
 
