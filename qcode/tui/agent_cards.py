@@ -41,8 +41,10 @@ class _Agent:
     steps: int = 0
     started_at: dict[str, float] = field(default_factory=dict)
     """The start of each running call, by its id."""
-    asked_call_ids: set[str] = field(default_factory=set)
-    """The ids of the calls whose question is open."""
+    asked_calls: dict[str, ToolCall] = field(default_factory=dict)
+    """The calls whose question is open, by their id."""
+    usage: str = ""
+    """The steps and tokens so far, in words."""
     wait_reason: str = ""
     """Why the sub-agent waits, empty if it does not. It becomes a line, unless it is also the reason of a failure."""
 
@@ -70,13 +72,14 @@ class AgentCards:
                 return "a sub-agent is waiting for the model"
             case ToolStarted(call=call):
                 agent.started_at[call.call_id] = self._clock()
+                self._end_question(call_id, agent, call)
                 return f"a sub-agent is running {call_in_words(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
             case UsageUpdated(usage=usage) if not agent.wait_reason:
                 tokens = tokens_text((usage.input or 0) + (usage.output or 0))
-                summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
-                self._cards.update_card(call_id, CardUpdate(summary=summary))
+                agent.usage = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
+                self._show_summary(call_id, agent)
             case LimitReached(error=ErrorInfo(message=text)) | Waiting(why=text):
                 agent.wait_reason = one_line(text)
                 self._cards.update_card(call_id, CardUpdate(summary=agent.wait_reason))
@@ -95,8 +98,8 @@ class AgentCards:
         """Show that a sub-agent's call is waiting for an answer."""
         owner = next((card_id for card_id in self._agents if call.call_id.startswith(f"{card_id}/")), None)
         if owner is not None:
-            self._agents[owner].asked_call_ids.add(call.call_id)
-            self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
+            self._agents[owner].asked_calls[call.call_id] = call
+            self._show_summary(owner, self._agents[owner])
 
     def end(self, call_id: str, summary: str = "") -> bool:
         """Withdraw the open questions of the sub-agent of an ended call; return False if the call had no sub-agent.
@@ -109,9 +112,19 @@ class AgentCards:
         shown_summary = one_line(summary, _MAX_SUMMARY_CHARS)
         if agent.wait_reason and agent.wait_reason.removesuffix("…") not in shown_summary:
             self._end_wait(call_id, agent)
-        for asked_id in agent.asked_call_ids:
+        for asked_id in agent.asked_calls:
             self._withdraw(asked_id)
         return True
+
+    def _end_question(self, call_id: str, agent: _Agent, asked: ToolCall) -> None:
+        if agent.asked_calls.pop(asked.call_id, None) is not None:
+            self._show_summary(call_id, agent)
+
+    def _show_summary(self, call_id: str, agent: _Agent) -> None:
+        """Show the first call that waits for an answer, or the usage. A line of the output would stay."""
+        asked = next(iter(agent.asked_calls.values()), None)
+        summary = agent.usage if asked is None else f"{_call_line(asked)} is waiting for your answer"
+        self._cards.update_card(call_id, CardUpdate(summary=summary))
 
     def _end_wait(self, call_id: str, agent: _Agent) -> None:
         """Turn the reason of the last wait into a line of the card, and of its unfolded form."""
@@ -120,7 +133,7 @@ class AgentCards:
         self._cards.update_card(call_id, update)
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
-        agent.asked_call_ids.discard(call.call_id)
+        self._end_question(call_id, agent, call)
         self._withdraw(call.call_id)
         seconds = self._clock() - agent.started_at.pop(call.call_id, self._clock())
         state = shown_state(call.name, finished.state, finished.outcome.summary)

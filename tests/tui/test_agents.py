@@ -81,6 +81,16 @@ def test_approval_of_a_sub_agent_is_withdrawn_when_its_call_or_task_ends() -> No
         assert ("withdraw", "a1/c1") in record.of("withdraw")
 
 
+def test_open_question_of_a_sub_agent_is_the_status_of_its_card_until_the_call_starts() -> None:
+    question = ApprovalRequested(ToolApproval(READ, "Read it?", "", agent="look around"))
+    spent = UsageUpdated(Usage(input=1_000, output=0), None, 0, 0)
+    asking = (*inside(StepStarted(1), spent), question, *inside(spent))
+    assert updates(*asking)[-1] == {"summary": "Read src/app.py is waiting for your answer"}
+    answered = updates(*asking, *inside(ToolStarted(READ), ToolFinished(READ, ToolOutcome("1\tcode"), "done")))
+    assert "your answer" not in "\n".join(rows(card_after(answered)))
+    assert "1 step, 1k tokens" in "\n".join(rows(card_after(answered)))
+
+
 def test_approval_names_the_sub_agent() -> None:
     question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
     assert question_with_asker(question).startswith('Sub-agent "look')
