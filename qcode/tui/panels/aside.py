@@ -1,9 +1,8 @@
 """The side question (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
 
 `AsideTalk` runs one side question at a time, in the app and in the linear mode. It keeps the last answer until the user
-attaches it to the next message. `AsidePanel`
- shows the answer with a `Presenter`, as the transcript shows a turn; the panel
-never has the focus.
+attaches it to the next message. `AsidePanel` shows the answer with a `Presenter`, as the transcript shows a turn; the
+panel never has the focus.
 """
 
 from __future__ import annotations

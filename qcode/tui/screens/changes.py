@@ -91,6 +91,7 @@ class ChangesScreen(ListScreen[None]):
         self._parts = parts_of(turns)
         self._longest_preview = 0  # the number of rows of the longest preview, at `_measured_width`
         self._measured_width = 0
+        self._is_undoing = False
         super().__init__("Changes", change_rows(changes, turns), empty=NO_CHANGES)
 
     def compose_more(self) -> ComposeResult:
@@ -180,10 +181,11 @@ class ChangesScreen(ListScreen[None]):
         part = self._parts.get(self.row.id) if self.row is not None else None
         if part is None:
             self._show_message("Select a file or a hunk; /undo undoes a whole turn.", is_refused=True)
-        else:
+        elif not self._is_undoing:  # a second press must not cancel the first: the row still shows what it undoes
+            self._is_undoing = True
             self._undo(part)
 
-    @work(exclusive=True, group="undo")
+    @work(group="undo")
     async def _undo(self, part: ChangePart) -> None:
         try:
             report = await self._source.undo(part)
@@ -191,6 +193,8 @@ class ChangesScreen(ListScreen[None]):
         except ValueError as refusal:
             self._show_message(str(refusal), is_refused=True)
             return
+        finally:
+            self._is_undoing = False
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
             self._measured_width = 0

@@ -19,7 +19,7 @@ from qcode.tui.panels.preview import Rows
 from qcode.tui.shared_widgets import SteadyInput, hanging_rows, key_hints
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.transcript.code import add_slot_to_range
-from qcode.tui.transcript.line import Line, shorten, style_of, wrap
+from qcode.tui.transcript.line import Line, count_letters, row_of_letter, shorten, style_of, wrap
 from qcode.tui.transcript.transcript import MatchRange, find_matches, pattern_of
 
 _SIDE_CELLS = 3
@@ -71,6 +71,8 @@ class PagerScreen(ModalScreen[None]):
         self._heading = title
         self._lines = lines
         """Returns the rows for a width in cells."""
+        self._rows: list[Line] = []  # the rows that are shown
+        self._width = 0  # the width of the screen for which they were wrapped, in cells; 0 before the first time
         self._title_note = ""
         self._field = SteadyInput(id="pager-search-field", compact=True)
         self._search_row = Horizontal(id="pager-search")
@@ -121,8 +123,14 @@ class PagerScreen(ModalScreen[None]):
         self.show_title(self._heading, QUESTION_WAITING if event.is_waiting else "")
 
     def on_resize(self, event: events.Resize) -> None:
-        self.show_title(self._heading)
+        """Show the rows at the new width. The letter that was at the top of the view stays there."""
+        self.show_title(self._heading, self._title_note)
+        is_rewrapped = self._width not in (0, self.size.width)  # a resize may be reported twice
+        letters_above = count_letters(self._rows[: round(self._scroll.scroll_y)]) if is_rewrapped else 0
         self.show_lines()
+        if letters_above:
+            top = row_of_letter(self._rows, letters_above)
+            self.call_after_refresh(self._scroll.scroll_to, y=top, animate=False, force=True)
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the additional keys of a subclass and their actions, for the key hints."""
@@ -150,7 +158,8 @@ class PagerScreen(ModalScreen[None]):
     def show_lines(self) -> None:
         """Show the rows at the current width, which may have changed, with the matches of the search."""
         text = self.query_one("#pager-text", Static)
-        lines = self._lines(max(1, self.size.width - _SIDE_CELLS))
+        self._width = self.size.width
+        lines = self._rows = self._lines(max(1, self._width - _SIDE_CELLS))
         pattern = pattern_of(self._field.value) if self._is_searching else None
         self._matches = find_matches(lines, pattern) if pattern is not None else []
         self._current = min(self._current, max(0, len(self._matches) - 1))

@@ -7,7 +7,7 @@ parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -102,26 +102,29 @@ def output_rows(text: str, width: int) -> list[Line]:
 
 def _apply_parameters(pen: Pen, parameters: str) -> Pen:
     """Return `pen` as one sequence changes it. A missing or invalid parameter counts as 0, which resets the pen."""
-    fields = parameters.replace(":", ";").split(";")
-    codes = [int(field) if field.isdigit() and len(field) <= 3 else 0 for field in fields]
-    remaining = iter(codes)
-    for code in remaining:
+    remaining = iter(parameters.split(";"))
+    for parameter in remaining:
+        # ISO 8613-6 separates the details of one parameter by colons: `4:3` is a curly underline, not italic.
+        code, *details = map(_number, parameter.split(":"))
         match code:
             case 0:
                 pen = PLAIN_PEN
+            case 4 if details == [0]:
+                pen = _without_attributes(pen, {4})
             case _ if code in _ATTRIBUTES:
                 pen = pen._replace(attributes=tuple(sorted({*pen.attributes, code})))
             case _ if code in _RESETS:
-                pen = pen._replace(
-                    attributes=tuple(attribute for attribute in pen.attributes if attribute not in _RESETS[code])
-                )
+                pen = _without_attributes(pen, _RESETS[code])
             case _ if 30 <= code <= 37 or 90 <= code <= 97:
                 pen = pen._replace(color=str(code))
             case _ if 40 <= code <= 47 or 100 <= code <= 107:
                 pen = pen._replace(background=str(code))
-            case 38 | 48:
-                color = _extended_color(code, remaining)
-                pen = pen._replace(color=color) if code == 38 else pen._replace(background=color)
+            case 38:
+                pen = pen._replace(color=_extended_color(code, details, remaining))
+            case 48:
+                pen = pen._replace(background=_extended_color(code, details, remaining))
+            case 58:  # the color of the underline, which is not shown
+                _extended_color(code, details, remaining)
             case 39:
                 pen = pen._replace(color="")
             case 49:
@@ -131,17 +134,31 @@ def _apply_parameters(pen: Pen, parameters: str) -> Pen:
     return pen
 
 
-def _extended_color(code: int, codes: Iterator[int]) -> str:
-    """Read the color after `code`, which is 38 (text) or 48 (background); return its parameters, empty if invalid.
+def _without_attributes(pen: Pen, ended: Set[int]) -> Pen:
+    return pen._replace(attributes=tuple(attribute for attribute in pen.attributes if attribute not in ended))
 
-    A color is `5;N` (number N of 256) or `2;R;G;B`.
+
+def _extended_color(code: int, details: Sequence[int], remaining: Iterator[str]) -> str:
+    """Return the parameters of the color after `code`, which is 38, 48 or 58; empty if it is invalid.
+
+    A color is `5;N` (number N of 256) or `2;R;G;B` in the remaining parameters, or `5:N`, `2:R:G:B` or
+    `2:SPACE:R:G:B` in the details of this one. SPACE, the color space, has no effect.
     """
-    kind = next(codes, 0)
+    kind, *values = details or [_number(next(remaining, ""))]
     value_count = {5: 1, 2: 3}.get(kind, 0)
-    values = [next(codes, 256) for _ in range(value_count)]
-    if not values or max(values) > 255:  # 256 stands for a missing value
+    if not details:
+        values = [_number(parameter) for parameter in islice(remaining, value_count)]
+    elif kind == 2 and len(values) > value_count:
+        values = values[1:]
+    values = values[:value_count]
+    if not values or len(values) < value_count or max(values) > 255:
         return ""
     return ";".join(map(str, (code, kind, *values)))
+
+
+def _number(field: str) -> int:
+    """Return the number in a field of a sequence; 0 for a missing or invalid one."""
+    return int(field) if field.isdigit() and len(field) <= 3 else 0
 
 
 def _same_color(color: str, background: str) -> bool:

@@ -88,6 +88,23 @@ def test_match_that_crosses_a_wrap_is_found_and_highlighted_after_a_resize() -> 
     drive(test, ScriptedConversation())
 
 
+def test_resize_keeps_the_text_at_the_top_of_the_pager_and_its_note() -> None:
+    texts = [f"row {number} {'with more words ' * 5}" for number in range(100)]
+
+    async def test(run: Running) -> None:
+        pager = await opened(run, texts)
+        pager.show_title("Rows", "a note")
+        await run.pilot.press(*["pagedown"] * 3)
+        await run.pilot.pause()
+        top = run.screen.split("\n")[1].split("with")[0].strip()
+        assert top.startswith("row ")
+        await run.pilot.resize_terminal(40, 24)
+        await run.until(lambda: run.screen.split("\n")[1].strip().startswith(f"{top} "))
+        assert "a note" in run.screen
+
+    drive(test, ScriptedConversation(), size=(120, 24))
+
+
 def test_pager_closes_with_the_configured_key_of_fold() -> None:
     async def test(run: Running) -> None:
         pager = await opened(run)

@@ -336,6 +336,34 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
     drive(test, ScriptedConversation(), size=size)
 
 
+def test_second_undo_of_a_change_waits_for_the_first() -> None:
+    diff = "--- a\n+++ b\n@@ -0,0 +1 @@\n+line\n"
+    listed = [TurnChanges(1, 1, "write", "", (TurnFile("a.txt", "/a.txt", diff),))]
+    undone: list[str] = []
+    may_end = asyncio.Event()
+
+    async def read() -> tuple[list[SessionFileDiff], list[TurnChanges]]:
+        return [], []
+
+    async def undo(part: ChangePart) -> str:
+        undone.append(part.file.label)
+        await may_end.wait()
+        return "Undone."
+
+    async def test(run: Running) -> None:
+        run.app.push_screen(
+            ChangesScreen([SessionFileDiff("a.txt", diff)], listed, ChangesSource(undo=undo, read=read))
+        )
+        await run.pilot.press("down", "ctrl+x", "ctrl+x")
+        await run.until(lambda: bool(undone))
+        await run.pilot.press("ctrl+x")
+        may_end.set()
+        await run.until(lambda: "Undone." in run.screen)
+        assert undone == ["a.txt"]
+
+    drive(test, ScriptedConversation())
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("added", "files", "listed"), [(1, 10, 10), (9, 10, 10), (1, 30, 9), (9, 30, 9)])
 def test_diff_list_takes_the_rows_that_its_preview_does_not_need(added: int, files: int, listed: int) -> None:

@@ -281,6 +281,26 @@ def test_long_progress_bar_stays_in_one_row() -> None:
     assert rows(card)[1:] == ["  │ 2999 of 3000 files"]
 
 
+@pytest.mark.parametrize(
+    ("sequence", "slots"),
+    [
+        ("38:2::255:100:31", ("sgr-38;2;255;100;31",)),
+        ("38:2:255:100:31", ("sgr-38;2;255;100;31",)),
+        ("48:5:9;1", ("sgr-1", "sgr-48;5;9")),
+        ("4:3", ("sgr-4",)),
+        ("4;31;4:0", ("sgr-31",)),
+        ("58;5;9", ()),
+        ("58:2::255:0:0;32", ("sgr-32",)),
+        ("38;5", ()),
+    ],
+)
+def test_color_with_details_after_colons_is_read_as_one_parameter(sequence: str, slots: tuple[str, ...]) -> None:
+    card = running(Clock())
+    card.change(CardUpdate(append=f"\x1b[{sequence}mtext"))
+    ((_, style),) = card.rows(60)[1].spans[1:]
+    assert style.slots[1:] == slots
+
+
 def test_text_in_its_background_color_stays_legible() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31;41mred\x1b[38;2;1;2;3;48;2;1;2;3mdark"))
