@@ -196,8 +196,9 @@ def malformed_call_text(name: str, raw: str) -> str:
 
 def _progress(raw: str) -> str:
     """Describe how much of the arguments arrived, with the last complete line of the text to be written."""
-    # `raw` is JSON, so a line of the text ends with the two characters `\n`. The last line may be incomplete.
-    lines = raw.split("\\n")
+    # `raw` is JSON: a line of the text ends with the two characters `\n`, but `\\n` is a backslash and an n. The last
+    # line may be incomplete.
+    lines = [line.replace("\0\0", "\\\\") for line in raw.replace("\\\\", "\0\0").split("\\n")]
     if len(lines) < 2:
         return f"It got as far as {len(raw)} characters of arguments."
     last = _unescaped(lines[-2])[-160:].strip()

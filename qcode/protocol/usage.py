@@ -32,6 +32,16 @@ class Usage:
             reasoning=sum_of(self.reasoning, other.reasoning),
         )
 
+    def updated(self, report: Usage) -> Usage:
+        """Return the usage after a later report of the same request, which replaces the fields that it has."""
+        return Usage(
+            self.input if report.input is None else report.input,
+            self.output if report.output is None else report.output,
+            self.cache_read if report.cache_read is None else report.cache_read,
+            self.cache_write if report.cache_write is None else report.cache_write,
+            self.reasoning if report.reasoning is None else report.reasoning,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Price:

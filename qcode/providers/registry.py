@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers import azure
@@ -267,8 +267,15 @@ def custom_provider(
     )
 
 
-def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the key and the name of the variable that supplied it, both empty if no variable is set."""
+class Sourced(NamedTuple):
+    """A key or an address, and the variable, setting or command that supplied it; both empty if none did."""
+
+    value: str = ""
+    source: str = ""
+
+
+def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> Sourced:
+    """Return the key from the first variable of the provider that is set."""
     return _first_set(spec.key_variables, environ)
 
 
@@ -307,16 +314,17 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
             return ""
         if not spec.needs_key:
             variables += _AWS_VARIABLES
-    _, variable = _first_set(variables, environ)
-    return variable
+    return _first_set(variables, environ).source
 
 
-def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address and the variable that supplied it, which is empty for the built-in address."""
-    value, variable = _first_set(spec.base_url_variables, environ)
-    if spec.name == "azure" and value:
-        value = azure.with_version(value, environ)
-    return (value, variable) if value else (spec.base_url, "")
+def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> Sourced:
+    """Return the address from a variable, otherwise the built-in address, which has no source."""
+    configured = _first_set(spec.base_url_variables, environ)
+    if not configured.value:
+        return Sourced(spec.base_url)
+    if spec.name == "azure":
+        return configured._replace(value=azure.with_version(configured.value, environ))
+    return configured
 
 
 def connect(
@@ -442,9 +450,9 @@ def login_command(spec: ProviderSpec) -> str:
     return f"qcode auth login {key_name(spec)}"
 
 
-def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value and the name of the first variable that is set, both empty if none is."""
+def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> Sourced:
+    """Return the value of the first variable that is set, and its name as the source."""
     for variable in variables:
         if value := environ.get(variable, "").strip():
-            return value, variable
-    return "", ""
+            return Sourced(value, variable)
+    return Sourced()

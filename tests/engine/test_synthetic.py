@@ -70,6 +70,13 @@ def test_text_about_a_too_long_call_says_what_happened_and_to_split_it() -> None
     assert "3 times in a row: stop and change the approach" in synthetic.split_guidance("write", raw, 64_000, 3)
 
 
+def test_guidance_counts_an_escaped_backslash_and_n_as_no_line() -> None:
+    raw = json.dumps({"path": "a.c", "content": 'printf("a\\n");\nreturn 0;\n}'})[:-3]
+    text = synthetic.split_guidance("write", raw, 64_000, 1)
+    assert "2 complete lines" in text
+    assert "the last complete one was: return 0;\n" in text
+
+
 def test_text_about_a_too_long_call_counts_characters_if_no_line_was_complete() -> None:
     assert "13 characters" in synthetic.split_guidance("write", '{"path": "a.p', 64_000, 1)
 

@@ -25,7 +25,7 @@ from qcode.protocol.provider import Provider
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
-from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
+from qcode.providers.registry import PROVIDERS, ProviderSpec, Sourced, is_sendable, key_name
 from qcode.providers.sdk import run_in_thread
 from qcode.safety.redaction import Redactor
 from qcode.safety.secret import Secret
@@ -97,10 +97,8 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
         return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
     if setting := keys.setting_of(spec):
         return CredentialRow(spec.name, "command", setting, stored)
-    if stored is not None:
-        key, _ = keys.key_of(spec)
-        if key:
-            return CredentialRow(spec.name, stored, registry.login_command(spec))
+    if stored is not None and keys.key_of(spec).value:
+        return CredentialRow(spec.name, stored, registry.login_command(spec))
     if spec.protocol == "bedrock":
         return CredentialRow(
             spec.name, "none", status="set AWS_PROFILE or AWS_ACCESS_KEY_ID; credentials come from the AWS chain"
@@ -265,8 +263,8 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
     return key
 
 
-def _unwrap_key(pasted: str) -> tuple[str, str]:
-    """Return the first line with content, without the wrapping of the key, and the variable it was assigned to."""
+def _unwrap_key(pasted: str) -> Sourced:
+    """Return the first line with content, without the wrapping of the key; its source is the variable in the line."""
     text, name = _BRACKETS.sub("", pasted), ""
     text = next((line for line in text.splitlines() if line.strip(_WRAPPING)), "")
     while True:
@@ -278,7 +276,7 @@ def _unwrap_key(pasted: str) -> tuple[str, str]:
         elif (assigned := _ASSIGNED.fullmatch(text)) is not None and _is_assignment(assigned):
             name, text = assigned["name"], _first_word(assigned["value"])
         if text == before:
-            return text, name
+            return Sourced(text, name)
 
 
 def _is_assignment(match: re.Match[str]) -> bool:
@@ -394,22 +392,26 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     lines = [first + (f" ({note})" if note else ""), f"stored in {location}"]
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
-    _, variable = registry.key_of(spec, keys.env)
-    if overriding := variable or keys.setting_of(spec):
+    if overriding := registry.key_of(spec, keys.env).source or keys.setting_of(spec):
         lines.append(f"{overriding} is set and takes precedence; unset it to use the stored key")
     return tuple(lines)
 
 
 async def connect_and_check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyVerdict:
     """Check `key` with the provider `spec`; None checks the current credential, if the provider needs one."""
-    address, source = address_of(spec, settings, keys.env)
-    value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
+    address = address_of(spec, settings, keys.env)
+    checked = Sourced(key.reveal()) if key is not None else keys.key_of(spec)
     if key is None and (failure := keys.failure_of(spec)):
         return KeyVerdict("refused", failure)
     timeouts = Timeouts(connect=min(_CONNECT_TIMEOUT_S, settings.network_for(spec.name).connect_timeout_s))
     try:
         provider = registry.connect(
-            spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
+            spec,
+            base_url=address.value,
+            base_url_source=address.source,
+            api_key=checked.value,
+            key_source=checked.source,
+            timeouts=timeouts,
         )
     except ProviderError as error:
         return KeyVerdict("refused", error.message)
@@ -481,8 +483,7 @@ class KeysService:
         settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)
         key: Secret | None = None
         if typed.strip() or not self._bare_choice(spec).is_ready:
-            address, _ = address_of(spec, settings, keys.env)
-            key = Secret(read_key(typed, spec, address))
+            key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env).value))
             redact_in_crash_reports(key)
             keys.add_known_key(key)
         checked = await connect_and_check(settings, keys, spec, key)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.providers import registry
-from qcode.providers.registry import ProviderSpec
+from qcode.providers.registry import ProviderSpec, Sourced
 from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:
@@ -68,23 +68,22 @@ class Keys:
         """A line for each stored key that could not be read, and for each command that failed."""
         return (*self._problems, *self._commands.failures.values())
 
-    def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
+    def key_of(self, spec: ProviderSpec) -> Sourced:
         """Return the key and its source: a variable, a setting, or `qcode auth login`; both empty without a key."""
-        key, variable = registry.key_of(spec, self.env)
-        if key:
-            return key, variable
+        from_variable = registry.key_of(spec, self.env)
+        if from_variable.value:
+            return from_variable
         if setting := self._commands.setting_of(spec):
-            return self._commands.key_of(spec, self.env), setting
+            return Sourced(self._commands.key_of(spec, self.env), setting)
         stored = self._stored_key(spec)
-        return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
+        return Sourced() if stored is None else Sourced(stored.reveal(), registry.login_command(spec))
 
     def credential_of(self, spec: ProviderSpec) -> str:
         """Return the source of a usable credential, empty if no credential is usable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         if source or not registry.accepts_key(spec):
             return source
-        _, source = self.key_of(spec)
-        return source
+        return self.key_of(spec).source
 
     def source_of(self, spec: ProviderSpec) -> str:
         """Return the source of the credential without reading the keyring; a key in the keyring may be unusable."""

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,8 @@ class _Server:
     sign_in_task: asyncio.Task[None] | None = None
     can_sign_in: bool = False
     """The server refuses requests and a browser can be opened, so qcode asks the user to sign in."""
+    login_problem: str = ""
+    """Why the server refuses requests, in the state `sign-in`."""
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
@@ -186,7 +189,6 @@ class Servers:
             server.sign_in_task = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
             server.approved_files = server.files
-            self._all_started.clear()
             if decision.scope != "session":
                 self._save_pins(lambda: self._pins.approve(server.spec, server.files))
             self._launch(server)
@@ -249,7 +251,6 @@ class Servers:
                 task.cancel()
         added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
-            self._all_started.clear()
             self._servers[spec.name] = server = _Server(spec, "starting")
             if self._is_started:
                 self._start_server(server)
@@ -320,14 +321,13 @@ class Servers:
         """
         offered = self._offered_tools()
         specs = [item.tool.spec for item in offered]
-        deferrable = [item for item in offered if not item.server.spec.config.always]
-        if not self._defers(specs, window) or not deferrable:
+        always = [item.tool.spec for item in offered if item.server.spec.config.always]
+        if len(always) == len(specs) or not self._defers(specs, window):
             return tuple(specs[:MAX_TOOLS])
         names: dict[str, list[str]] = {}
-        for item in deferrable:
-            _, tool_name = split_name(item.tool.spec.name)
-            names.setdefault(item.server.spec.name, []).append(tool_name)
-        always = [item.tool.spec for item in offered if item.server.spec.config.always]
+        for item in offered:
+            if not item.server.spec.config.always:
+                names.setdefault(item.server.spec.name, []).append(split_name(item.tool.spec.name)[1])
         return (*always[:MAX_TOOLS], *search_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
@@ -442,9 +442,10 @@ class Servers:
         self._notify_change()
 
     def _launch(self, server: _Server) -> None:
-        """Create the connection of a server and start the task that runs it."""
+        """Create the connection of a server and start the task that runs it; the next turn waits for it."""
         server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
         server.can_sign_in = False
+        self._all_started.clear()
         from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
 
         def on_listing(listing: ServerListing) -> None:
@@ -457,9 +458,8 @@ class Servers:
                 self._notify("warning", f"{server.spec.name} exited and is restarting: {reason}")
                 self._notify_change()
 
-        connection = ServerConnection(
-            server.spec, self._context, on_listing, on_lost, lambda: self._check_approval(server)
-        )
+        check_approval = partial(self._check_approval, server)
+        connection = ServerConnection(server.spec, self._context, on_listing, on_lost, check_approval)
         server.connection = connection
         server.run_task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._on_task_end(server, ended))
@@ -488,7 +488,7 @@ class Servers:
         from qcode.agent.mcp.login import browser_problem
 
         server.state, server.problem, server.tools = "sign-in", f"{reason}: {login_hint(server.spec.name)}", ()
-        server.can_sign_in = not browser_problem(self._context.env)
+        server.login_problem, server.can_sign_in = reason, not browser_problem(self._context.env)
         self._notify("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
         self._notify_change()
 
@@ -583,7 +583,7 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return login_question(spec, server.problem.partition(":")[0])
+            return login_question(spec, server.login_problem)
         if server.state == "waiting":
             return start_question(spec, self._pins, server.files)
         return tools_question(spec, server.changes)

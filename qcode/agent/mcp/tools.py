@@ -79,24 +79,27 @@ class CheckedTool:
 
 
 def check_tools(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
-    """Return the tools of a server, sorted by name. A non-empty `configured` lists the only tools to offer.
+    """Return the tools of a server, sorted by name. `configured` lists the only tools to check; empty or `*`: all.
 
     Two tools that would get the same name are both rejected, because a call would be ambiguous.
     """
-    selected = [
-        listed_tool for listed_tool in listed if not configured or "*" in configured or listed_tool.name in configured
-    ]
+    has_all = not configured or "*" in configured
+    selected = [tool for tool in listed if has_all or tool.name in configured]
     names = Counter(tool_name(server, tool.name) for tool in selected)
-    tools = []
-    for listed_tool in selected:
-        name = tool_name(server, listed_tool.name)
-        schema, problem = _offered_schema(listed_tool.schema)
-        problem = listed_tool.problem or problem
-        if names[name] > 1 and not listed_tool.problem:
-            problem = f"{names[name]} tools of this server would be called {name}"
-        description = _description(server, listed_tool.description)
-        tools.append(CheckedTool(listed_tool.name, ToolSpec(name, description, schema), _hash(listed_tool), problem))
-    return tuple(sorted(tools, key=lambda tool: (tool.spec.name, tool.hash)))
+    checked = [_check_tool(server, tool, names[tool_name(server, tool.name)]) for tool in selected]
+    return tuple(sorted(checked, key=lambda tool: (tool.spec.name, tool.hash)))
+
+
+def _check_tool(server: str, tool: ListedTool, same_name_count: int) -> CheckedTool:
+    """Check one tool; `same_name_count` tools of the server would get its name."""
+    name, problem, schema = tool_name(server, tool.name), tool.problem, _NO_PARAMETERS
+    try:
+        schema = _offered_schema(tool.schema)
+    except _InvalidSchemaError as error:
+        problem = problem or str(error)
+    if same_name_count > 1 and not tool.problem:
+        problem = f"{same_name_count} tools of this server would be called {name}"
+    return CheckedTool(tool.name, ToolSpec(name, _description(server, tool.description), schema), _hash(tool), problem)
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -131,29 +134,34 @@ def _visible_chars(text: str) -> str:
     )
 
 
-def _offered_schema(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
-    """Return the schema of parameters to offer, and the reason if it cannot be offered, otherwise an empty string."""
-    empty: JsonObject = {"type": "object", "properties": {}}
+_NO_PARAMETERS: JsonObject = {"type": "object", "properties": {}}
+
+
+class _InvalidSchemaError(ValueError):
+    """The parameters of a tool cannot be offered; the text is the reason."""
+
+
+def _offered_schema(schema: Mapping[str, Json]) -> JsonObject:
+    """Return the schema of parameters in the form that every provider accepts; raise `_InvalidSchemaError`."""
     if _depth(dict(schema)) > _MAX_LEVELS:
-        return empty, "its parameters are nested too deeply"
+        raise _InvalidSchemaError("its parameters are nested too deeply")
     try:
         size = len(json.dumps(dict(schema), allow_nan=False))
     except ValueError:
-        return empty, "its parameters contain an invalid number"
+        raise _InvalidSchemaError("its parameters contain an invalid number") from None
     if size > MAX_SCHEMA:
-        return empty, f"its parameters take {size:,} characters, more than {MAX_SCHEMA:,}"
-    if schema.get("type", "object") != "object":
-        return empty, "its parameters are not a JSON Schema object"
+        raise _InvalidSchemaError(f"its parameters take {size:,} characters, more than {MAX_SCHEMA:,}")
     properties = schema.get("properties", {})
-    if not isinstance(properties, dict):
-        return empty, "its parameters are not a JSON Schema object"
+    if schema.get("type", "object") != "object" or not isinstance(properties, dict):
+        raise _InvalidSchemaError("its parameters are not a JSON Schema object")
     invalid_name = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
     if invalid_name is not None:
-        return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(invalid_name))}"
+        shown = shown_name(ascii(invalid_name))
+        raise _InvalidSchemaError(f"it has a parameter with a name that models do not accept: {shown}")
     allowed = {key: value for key, value in schema.items() if key not in _FORBIDDEN_AT_TOP}
-    cleaned = _cleaned_schema({**empty, **allowed, "type": "object", "properties": properties})
+    cleaned = _cleaned_schema({**_NO_PARAMETERS, **allowed, "type": "object", "properties": properties})
     assert isinstance(cleaned, dict)
-    return cleaned, ""
+    return cleaned
 
 
 def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
@@ -287,7 +295,7 @@ class ContentReader:
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{label} ({media_type}), {len(raw):,} bytes, saved as {self._save(raw, media_type)}]")
+            self.texts.append(f"[{label} ({media_type}), {len(raw):,} bytes, {self._save(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
             self.texts.append(f"[{label}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
@@ -299,13 +307,17 @@ class ContentReader:
             self.images.append(encoded.image)
             self.texts.append(f"[{label}: {encoded.description}]")
 
-    def _save(self, raw: bytes, media_type: str) -> Path:
+    def _save(self, raw: bytes, media_type: str) -> str:
+        """Store data in a file; return where it is stored, or why it is not."""
         import mimetypes  # loads with the first file
 
         ending = mimetypes.guess_extension(media_type.partition(";")[0].strip()) or ".bin"
-        path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
-        path.write_bytes(raw)
-        return path
+        try:
+            path = self._folder() / f"{hashlib.sha256(raw).hexdigest()[:16]}{ending}"
+            path.write_bytes(raw)
+        except OSError as error:
+            return f"not saved: {error.strerror}"
+        return f"saved as {path}"
 
 
 def _json_of(text: str) -> object:

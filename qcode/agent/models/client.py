@@ -33,6 +33,7 @@ from qcode.protocol.usage import Price
 from qcode.providers import registry
 from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.history import opaque_origin
+from qcode.providers.registry import Sourced
 from qcode.providers.sdk import run_in_thread
 from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy
@@ -367,19 +368,24 @@ def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: boo
     """
     settings = context.settings
     network = settings.network_for(spec.name)
-    address, source = address_of(spec, settings, context.env)
+    address = address_of(spec, settings, context.env)
     if context.options.base_url and is_chosen:
-        address, source = _at_base_url(spec, address, context.options.base_url), "--base-url"
-    key, key_source = context.keys.key_of(spec)
+        address = Sourced(_at_base_url(spec, address.value, context.options.base_url), "--base-url")
+    key = context.keys.key_of(spec)
     if failure := context.keys.failure_of(spec):
         raise ProviderError(ErrorKind.NO_CREDENTIAL, failure)
     timeouts = Timeouts(network.connect_timeout_s, network.first_event_timeout_s, network.idle_timeout_s)
     if settings.origin("network.idle_timeout_s").kind != "default":
         timeouts = replace(timeouts, idle_local=network.idle_timeout_s)
     provider = registry.connect(
-        spec, base_url=address, api_key=key, key_source=key_source, timeouts=timeouts, base_url_source=source
+        spec,
+        base_url=address.value,
+        base_url_source=address.source,
+        api_key=key.value,
+        key_source=key.source,
+        timeouts=timeouts,
     )
-    return provider, key
+    return provider, key.value
 
 
 class ContextSizing:

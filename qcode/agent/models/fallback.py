@@ -155,8 +155,8 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     from qcode.providers import catalog
     from qcode.text.match import nearest_list
 
-    _, address_setting = address_of(spec, settings, keys.env)
-    if spec.name not in catalog.BUILT_IN_PROVIDERS or address_setting or selection.name in settings.models:
+    has_own_address = bool(address_of(spec, settings, keys.env).source)
+    if spec.name not in catalog.BUILT_IN_PROVIDERS or has_own_address or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""

@@ -82,7 +82,7 @@ class ModelsService:
         """Ask the host for its models; empty if it does not answer in time. Raises only if cancelled."""
         settings, keys = self._context.settings, self._context.keys
         spec = known_specs(settings)[provider]
-        address, _ = address_of(spec, settings, keys.env)
+        address = address_of(spec, settings, keys.env).value
         if is_local(address) and not keys.source_of(spec) and not spec.headers:
             from qcode.providers.local import list_models
 
@@ -166,8 +166,7 @@ class ModelsService:
         return OfferedModel(name, facts if knowledge is None else _with_learned(facts, knowledge))
 
     def _address(self, spec: ProviderSpec) -> str:
-        address, _ = address_of(spec, self._context.settings, self._context.keys.env)
-        return _without_version(address)
+        return _without_version(address_of(spec, self._context.settings, self._context.keys.env).value)
 
 
 def version_order(name: str) -> tuple[tuple[bool, float, str], ...]:

@@ -27,7 +27,7 @@ from qcode.protocol.errors import (
 from qcode.providers import registry
 from qcode.providers.connection import is_command, is_local
 from qcode.providers.openai.quirks import MaxTokensField
-from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
+from qcode.providers.registry import PROVIDERS, ProviderSpec, Sourced, WireProtocol
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -217,17 +217,17 @@ def default_of(spec: ProviderSpec, settings: Settings, note: str) -> Selection:
         raise UsageError(f"no model was named for {spec.name}: use -m {spec.name}/MODEL") from None
 
 
-def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+def address_of(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> Sourced:
     """Return the address of a provider and its source (a variable or setting), as `registry.connect` expects them."""
     configured = settings.providers.get(spec.name)
     if spec.is_vertex:
         return _vertex_address(spec, settings, env)
     if configured is not None and configured.base_url:
-        return configured.base_url, with_tilde(str(settings.origin(f"providers.{spec.name}.base_url")))
+        return Sourced(configured.base_url, with_tilde(str(settings.origin(f"providers.{spec.name}.base_url"))))
     return registry.base_url_of(spec, env)
 
 
-def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> tuple[str, str]:
+def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> Sourced:
     from qcode.providers.vertex.address import vertex_address
 
     configured = settings.providers.get(spec.name, ProviderSettings())
@@ -237,7 +237,7 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
         "host": configured.base_url or "",
     }
     address, variable = vertex_address(env, **names)
-    return address, variable or with_tilde(str(settings.origin(f"providers.{spec.name}.project")))
+    return Sourced(address, variable or with_tilde(str(settings.origin(f"providers.{spec.name}.project"))))
 
 
 def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
@@ -311,8 +311,7 @@ def _select_last_used(name: str, settings: Settings, keys: Keys) -> Selection | 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
     """Return whether a request to this provider needs a key. A server in the local network never needs one."""
-    address, _ = address_of(spec, settings, env)
-    return spec.needs_key and not is_local(address)
+    return spec.needs_key and not is_local(address_of(spec, settings, env).value)
 
 
 def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:

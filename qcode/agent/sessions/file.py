@@ -45,6 +45,15 @@ class SessionFileContent:
         return (record for record in self.parsed() if record is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A session file that was opened to continue it."""
+
+    content: SessionFileContent
+    notice: str
+    """A notice for the user about the repair of its end, empty if the end was complete."""
+
+
 def read_records(data: bytes) -> SessionFileContent:
     """Split the content of a file into lines. A truncated record is never valid JSON, so it cannot be misread."""
     *lines, tail = data.split(b"\n")
@@ -100,11 +109,11 @@ class RecordFile:
             return False
         return True
 
-    def open_existing(self) -> tuple[SessionFileContent, str]:
+    def open_existing(self) -> OpenedFile:
         """Lock and read the file, and repair its end for appending.
 
-        Return the content, and a notice about the repair, empty if the end was complete. Raise `SessionBusy` if another
-        process writes to it, `OSError` if it cannot be read. If it cannot be written, later records stay in memory.
+        Raise `SessionBusy` if another process writes to it, `OSError` if it cannot be read. If it cannot be written,
+        later records stay in memory.
         """
         assert self._path is not None
         try:
@@ -113,12 +122,12 @@ class RecordFile:
             self._fail(error)
         contents = read_records(self._path.read_bytes())
         try:
-            return contents, self._repair(contents)
+            return OpenedFile(contents, self._repair(contents))
         except OSError as error:
             self._ends_inside_record = bool(contents.incomplete_line) or contents.lacks_newline
             self._fail(error)
-            is_incomplete = bool(contents.incomplete_line)
-            return contents, "The last record of this session is incomplete and was skipped." if is_incomplete else ""
+            skipped = "The last record of this session is incomplete and was skipped."
+            return OpenedFile(contents, skipped if contents.incomplete_line else "")
 
     def buffer(self, line: bytes) -> None:
         """Buffer a line; it is written together with the next appended line."""

@@ -307,7 +307,7 @@ async def ask_for_title(provider: Provider, model: str, limit: int | None, messa
                     case TextDelta(text=part) if len(text) < _MAX_REPLY_CHARS:
                         text += part
                     case UsageReported(usage=reported):
-                        usage = _merge_usage(usage, reported)
+                        usage = usage.updated(reported)
                     case ReplyEnded(stop=stop):
                         is_complete = stop is StopReason.END_TURN
                     case _:
@@ -328,17 +328,12 @@ def parse_title(answer: str) -> str:
     return line if len(line) <= _MAX_TITLE_CHARS else line[: _MAX_TITLE_CHARS - 1].rstrip() + "…"
 
 
-def _merge_usage(old: Usage, new: Usage) -> Usage:
-    """Merge usage field by field; a later report replaces an earlier one."""
-    fields = ("input", "output", "cache_read", "cache_write", "reasoning")
-    return Usage(*(getattr(old if getattr(new, name) is None else new, name) for name in fields))
-
-
 def _as_shown(entry: HistoryEntry, history: SessionHistory) -> Message:
     """Return the message; for the prompt of a command, such as `/init`, a message with the command."""
     stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
-    is_command = stored is not None and stored.typed_prompt != typed_text(entry.message)
-    return user(stored.typed_prompt) if stored is not None and is_command else entry.message
+    if stored is None or stored.typed_prompt == typed_text(entry.message):
+        return entry.message
+    return user(stored.typed_prompt)
 
 
 def _first_text(messages: Sequence[Message], role: Role) -> str:

@@ -169,11 +169,11 @@ class SessionStore:
         session_id = self.find(prefix)
         file = RecordFile(self._path(session_id))
         try:
-            contents, notice = file.open_existing()
+            opened = file.open_existing()
         except OSError as error:
             file.close()
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
-        loaded = self._rebuild(session_id, contents, notice)
+        loaded = self._rebuild(session_id, opened.content, opened.notice)
         session = Session(
             session_id,
             file,

@@ -129,7 +129,7 @@ def _ask_provider(context: AuthContext, command: str) -> str:
 def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int:
     """Store the key of a provider after a check; raise `QcodeError` if the key is refused."""
     _refuse_without_key(spec)
-    address, _ = address_of(spec, context.settings, context.keys.env)
+    address = address_of(spec, context.settings, context.keys.env).value
     key_required = needs_key(spec, context.settings, context.keys.env)
     key = _read_key(spec, address, key_required=key_required)
     if not key:

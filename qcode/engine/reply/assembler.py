@@ -55,6 +55,7 @@ class BlockDraft:
     opaque: Opaque | None = None
     state: ArgumentState = "complete"
     is_from_text: bool = False
+    """The host sent the call as text."""
     has_gap: bool = False
     """The stream lost an event, which may have been a fragment of this call."""
 
@@ -133,7 +134,7 @@ class Assembler:
                     self._draft(event.block, "reasoning").opaque = event.opaque
                 return self._by_block.get(event.block)
             case UsageReported():
-                self.usage = _merge_usage(self.usage, event.usage)
+                self.usage = self.usage.updated(event.usage)
             case ReplyStarted():
                 self.model, self.response_id = event.model, event.response_id
             case ReplyEnded():
@@ -239,14 +240,3 @@ def ends_early(raw: str) -> bool:
 
 def _is_cut_word(text: str) -> bool:
     return any(word.startswith(text) for word in ("true", "false", "null"))
-
-
-def _merge_usage(old: Usage, new: Usage) -> Usage:
-    """Merge two usage reports field by field; a later report replaces an earlier one, because both are cumulative."""
-    return Usage(
-        old.input if new.input is None else new.input,
-        old.output if new.output is None else new.output,
-        old.cache_read if new.cache_read is None else new.cache_read,
-        old.cache_write if new.cache_write is None else new.cache_write,
-        old.reasoning if new.reasoning is None else new.reasoning,
-    )

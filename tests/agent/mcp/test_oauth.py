@@ -208,6 +208,23 @@ def test_failed_token_refresh_names_the_reason_and_keeps_the_login(
     assert found.tokens == login.tokens
 
 
+def test_question_about_a_login_names_the_whole_reason(server: OAuthServer, folders: ServerFolders) -> None:
+    log_in(server, folders)
+    change(server, folders, expires_at=1.0)
+    server.valid.clear()
+    server.token_status = 503
+    store = store_of(folders)
+
+    async def asked() -> str:
+        context = ServerContext(folders.work, {"PATH": "/usr/bin:/bin", "BROWSER": "any"}, keys=lambda: store)
+        async with open_servers(Servers((spec_of(server),), folders.pins, context, is_trusted=True)) as servers:
+            (approval,) = servers.approvals()
+            return approval.question
+
+    reason = "its login cannot be refreshed: the authorization server answered 503: temporarily_unavailable"
+    assert asyncio.run(asked()) == f"The tool server guarded refuses requests: {reason}. Sign in with your browser?"
+
+
 def test_unavailable_lock_is_named_as_the_reason(server: OAuthServer, folders: ServerFolders) -> None:
     log_in(server, folders)
     change(server, folders, expires_at=1.0)

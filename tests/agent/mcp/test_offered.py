@@ -132,3 +132,11 @@ def test_structured_content_is_sent_once_if_the_text_says_the_same(
 
     result = CallToolResult(content=[TextContent(text=text) for text in texts], structured_content=value)
     assert outcome_of(result, 1_000, lambda: tmp_path).content == content
+
+
+def test_data_that_cannot_be_stored_is_named_and_the_text_stays(tmp_path: Any) -> None:
+    from mcp_types import AudioContent, CallToolResult, TextContent
+
+    result = CallToolResult(content=[TextContent(text="heard"), AudioContent(data="AAAA", mime_type="audio/wav")])
+    outcome = outcome_of(result, 1_000, lambda: tmp_path / "missing")
+    assert outcome.content == "heard\n[audio (audio/wav), 3 bytes, not saved: No such file or directory]"

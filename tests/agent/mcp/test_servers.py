@@ -128,6 +128,20 @@ def test_crashed_server_is_restarted_once(folders: ServerFolders) -> None:
     asyncio.run(body())
 
 
+def test_turn_after_a_restart_waits_for_the_server(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            servers.restart("fake")
+            await servers.wait_until_started(60)
+            assert servers.statuses()[0].state == "ready"
+            servers.switch("fake", is_on=False)
+            servers.switch("fake", is_on=True)
+            await servers.wait_until_started(60)
+            assert servers.statuses()[0].state == "ready"
+
+    asyncio.run(body())
+
+
 def test_minimal_or_noisy_servers_work(folders: ServerFolders) -> None:
     async def body() -> None:
         specs = (folders.spec("old", kind="strict"), folders.spec("noisy", kind="noisy"))
