@@ -89,6 +89,13 @@ def test_report_in_a_paste_is_text(parser: tuple[ReportParser, FixedClock]) -> N
     assert pasted.text == f"x{LIGHT}{DARK}y"
 
 
+def test_report_directly_after_a_paste_is_not_read_as_keys(parser: tuple[ReportParser, FixedClock]) -> None:
+    reading, _ = parser
+    paste, dark, key = told(reading.feed(f"\x1b[200~text\x1b[201~{DARK}b"))
+    assert isinstance(paste, events.Paste)
+    assert (paste.text, dark, key) == ("text", True, "b")
+
+
 def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
     async def test(run: Running) -> None:
         seen = [run.app.theme]

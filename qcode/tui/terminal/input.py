@@ -20,7 +20,7 @@ from textual.message import Message
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import KeyParser, has_writer
 
-PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 # `ESC` with a character that begins no longer sequence; the excluded ones begin CSI, SS3, OSC, DCS, SOS, PM and APC.
 # Or an Escape before a control key such as Ctrl+R: Alt has no meaning with these, and Textual would drop the Escape.
@@ -70,21 +70,19 @@ class PasteParser(AltKeyParser):
         self._last_chars = ""  # the end of the keys before this chunk, shorter than the start marker of a paste
         self._pasted_chunks: list[str] | None = None
 
-    @property
-    def is_pasting(self) -> bool:
-        """Whether a paste has begun and not ended."""
-        return self._pasted_chunks is not None
-
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
         if not data:
-            yield from super().feed(data)
-            return
+            yield from self._feed_keys(data)
         while data:
             if self._pasted_chunks is None:
                 data = yield from self._parse_keys(data)
             else:
                 data = yield from self._collect_paste(data)
+
+    def _feed_keys(self, keys: str) -> Iterable[Message]:
+        """Yield the events of input outside pastes; an empty text stands for the end of the input."""
+        yield from super().feed(keys)
 
     def _parse_keys(self, data: str) -> Generator[Message, None, str]:
         """Parse keys up to the start marker of a paste; return the data after the marker.
@@ -92,10 +90,10 @@ class PasteParser(AltKeyParser):
         The marker may have begun in an earlier chunk. Example: after "a" and `ESC [20`, the chunk is `0~text`. With
         the 5 last characters before it, the marker starts at 1 and has 6 characters, so it ends at 2 of the chunk.
         """
-        start = (self._last_chars + data).find(PASTE_START)
-        end = len(data) if start < 0 else start + len(PASTE_START) - len(self._last_chars)
-        yield from super().feed(data[:end])
-        self._last_chars = (self._last_chars + data)[-len(PASTE_START) + 1 :]
+        start = (self._last_chars + data).find(_PASTE_START)
+        end = len(data) if start < 0 else start + len(_PASTE_START) - len(self._last_chars)
+        yield from self._feed_keys(data[:end])
+        self._last_chars = (self._last_chars + data)[-len(_PASTE_START) + 1 :]
         if start >= 0:
             self._last_chars, self._pasted_chunks = "", []
         return data[end:]
@@ -169,28 +167,27 @@ class ReportParser(PasteParser):
         self._held_at = 0.0
 
     def feed(self, data: str) -> Iterable[Message]:
-        if self.early_bytes:
-            data = self._with_enter_keys(data)
-        if not data:
+        yield from super().feed(self._with_enter_keys(data) if self.early_bytes else data)
+
+    def _feed_keys(self, keys: str) -> Iterable[Message]:
+        if not keys:
             yield from self._release_held()
-        if not data or self.is_pasting:
-            yield from super().feed(data)
+            yield from super()._feed_keys(keys)
             return
-        data, self.held = self.held + data, ""
-        keys, paste_start, pasted = data.partition(PASTE_START)
+        keys, self.held = self.held + keys, ""
         end = 0  # the index in `keys` after the last report
         for report in _REPORT.finditer(keys):
             if report.start() > end:
-                yield from super().feed(keys[end : report.start()])
+                yield from super()._feed_keys(keys[end : report.start()])
             end = report.end()
             type(self).asked_at = float("-inf")
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
         keys = keys[end:]
-        start = None if paste_start else _REPORT_START.search(keys)
+        start = _REPORT_START.search(keys)
         if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._expects_answer):
             keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
-        if keys or paste_start:
-            yield from super().feed(keys + paste_start + pasted)
+        if keys:
+            yield from super()._feed_keys(keys)
 
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""
@@ -207,7 +204,7 @@ class ReportParser(PasteParser):
     def _release_held(self) -> Iterable[Message]:
         keys, self.held = self.held, ""
         if keys:
-            yield from super().feed(keys)
+            yield from super()._feed_keys(keys)
 
     @property
     def _expects_answer(self) -> bool:
