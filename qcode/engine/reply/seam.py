@@ -209,7 +209,9 @@ class Seam:
         text = pending.lstrip("\r\n")
         for header in self._headers:
             length = _header_length(header, text)
-            if length and not self._restarts_beyond(header, text):
+            # A repetition that goes beyond the header, such as "# Costs\n\nTh" after "# Costs\n\nTh", is removed whole.
+            is_repeated = replay_length(self._tail, text) > length or self._restarts_beyond(header, text)
+            if length and not is_repeated:
                 self._headers = ()
                 opening = _TABLE_OPENING if header.startswith("|") else _HEADING_OPENING
                 self._removed = replace(opening, is_indented=text[0] in " \t")
