@@ -342,7 +342,7 @@ class CallRound:
         if obstacle:
             return self._reject_impossible(index, arguments, obstacle)
         if not self.limits.count_call():
-            return self._reject(index, "Not run: the limit of tool calls for this prompt is reached.")
+            return self._reject(index, "Not run: budget exhausted (the limit of tool calls for this prompt).")
         repeats = self.limits.repetition.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]

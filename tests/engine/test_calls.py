@@ -203,7 +203,7 @@ def test_call_budget_counts_parallel_calls() -> None:
     settings = TurnSettings("s", TOOLS, max_tool_calls=2)
     played = play(calls(READ, READ, READ), settings=settings)
     assert sorted(states(played)) == ["done", "done", "rejected"]
-    assert "limit of tool calls" in results_of(played.messages[2])[2].content
+    assert "budget exhausted (the limit of tool calls" in results_of(played.messages[2])[2].content
 
 
 def test_third_identical_call_with_the_same_result_asks_the_user() -> None:
