@@ -121,10 +121,8 @@ class HostApprovals:
                 return _answer(approval, updated_input or {})
             case PlanApproval():
                 return AcceptPlan(_mode_in(updates))
-            case RepeatedCall():
-                return Allow()
-            case ToolApproval():
-                scope = self._scope(approval, updates)
+            case ToolApproval() | RepeatedCall():
+                scope = self._scope(approval, updates) if isinstance(approval, ToolApproval) else "once"
                 if updated_input is None:
                     return Allow(scope)
                 try:

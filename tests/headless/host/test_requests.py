@@ -302,3 +302,19 @@ def test_question_of_a_server_is_an_elicitation(
     assert fields["requested_schema"]["properties"]["answer"]["enum"][:2] == ["red", "blue"]
     given = json.loads(result[result.index("{") :])
     assert {name: given[name] for name in answer} == answer
+
+
+def test_changed_input_of_a_repeated_call_is_used(tmp_path: Path) -> None:
+    again = Turn(calls=(Call("read", '{"path": "a.txt"}'),))
+    with hosting(tmp_path, [again] * 4 + [Turn(text="Done.")], *PROMPTED) as host:
+        (tmp_path / "work" / "b.txt").write_text("two\n")
+        host.greet()
+        host.ask()
+        request = host.request()
+        changed = {**request["request"]["input"], "file_path": str(tmp_path / "work" / "b.txt")}
+        host.answer(request, behavior="allow", updatedInput=changed)
+        assert host.result()["result"] == "Done."
+        results = [result.content for result in host.server.requests[-1].results]
+        host.end()
+    assert "one" in results[2]
+    assert "two" in results[3]
