@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from qcode.agent import outcomes
 from qcode.agent.permissions import why_not_read
 from qcode.headless.input_lines import ControlRequest, InputLine, InvalidLine, UserMessage, read_line
+from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import encode, init_line, line_without_turn, replayed_line
-from qcode.headless.run import RESULT_TIMEOUT_S, Interrupts, Run, RunOutput
+from qcode.headless.run import RESULT_TIMEOUT_S, Run, RunOutput
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, TurnPrompt
 from qcode.protocol.errors import ErrorInfo, ExitCode, QcodeError
 from qcode.protocol.messages import Block
@@ -101,6 +102,8 @@ class Exchange:
                 if self._interrupts.number is not None:
                     break
                 code = await self._run_input(incoming)
+            if self._interrupts.number is None:
+                await self._unless_stopped(self._output.end_session(self._output.write_message))
         if self._interrupts.number is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._output.write(self._missing_result()), RESULT_TIMEOUT_S)

@@ -11,18 +11,17 @@ import contextlib
 import json
 import os
 import select
-import signal
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
 from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, incomplete_reason, summary
+from qcode.headless.interrupts import Interrupts
 from qcode.headless.lines import InitFacts, encode, init_line, result_line, signal_arguments, structured_answer
 from qcode.headless.stderr import (
     Meter,
@@ -96,7 +95,7 @@ async def run_headless(
     its task is cancelled, or if it raises the exception of an internal error.
     """
     output = RunOutput.of(agent, stdout, stderr, turn, clock)
-    run = Run(output, writes_header=True)
+    run = Run(output, is_only_turn=True)
     interrupts = Interrupts(cancel=run.cancel, force=run.force, flush=run.flush)
     try:
         with interrupts.end_at_signals():
@@ -168,6 +167,21 @@ class RunOutput:
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
+    async def write_message(self, event: TurnEvent) -> None:
+        """Write the message of an event to stderr: a warning, or with `-v` the progress."""
+        text = warning_message(event) or (verbose_message(event) if self.is_verbose else "")
+        if text:
+            await self.stderr.write_line(text)
+
+    async def end_session(self, report: Callable[[TurnEvent], Awaitable[None]]) -> None:
+        """Run the hooks of the end of the session; `report` gets their events."""
+        hooks = self.agent.conversation.hooks
+        if hooks is None:
+            return
+        await hooks.end()
+        for event in hooks.take_held_events():
+            await report(event)
+
     async def report_lost_output(self, error: OutputLostError) -> int:
         """Return the exit code after a failed write; report it unless the reader just closed the pipe."""
         if error.is_reader_gone:
@@ -179,7 +193,7 @@ class RunOutput:
 class Run:
     """A running turn and its output."""
 
-    def __init__(self, output: RunOutput, *, writes_header: bool = False) -> None:
+    def __init__(self, output: RunOutput, *, is_only_turn: bool = False) -> None:
         self._conversation = conversation = output.agent.conversation
         self._output = output
         self._format = output.format
@@ -201,7 +215,8 @@ class Run:
         self._end_event: TurnEnded | None = None  # None until the turn has ended, or was ended by force
         self._has_result = False  # the result was passed to `Pipe`
         self._is_concluded = False  # the result and the messages for the user were written
-        self._writes_header = writes_header
+        self._is_only_turn = is_only_turn
+        self._writes_header = is_only_turn
         """The header is still to be written, so the turn has not begun."""
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
@@ -358,10 +373,19 @@ class Run:
                 await self._stderr.write_line(text)
 
     async def _conclude(self) -> None:
-        """Write the result, then the messages for the user; a second call continues an interrupted first one."""
-        await self._write_result()
+        """Write the result, then the messages for the user; a second call continues an interrupted first one.
+
+        If this is the only turn, the session ends with it: before the result of stream-json, which is the last line,
+        otherwise after it.
+        """
         ended = self._end_event
         assert ended is not None
+        ends_session = self._is_only_turn and ended.outcome is not Outcome.CANCELLED
+        if ends_session and self._format == "stream-json":
+            await self._output.end_session(self._handle_event)
+        await self._write_result()
+        if ends_session and self._format != "stream-json":
+            await self._output.end_session(self._output.write_message)
         if self._output.is_verbose and self._format == "text":  # the JSON formats have the signals in the result
             for sent in ended.signals:
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
@@ -472,73 +496,6 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-GRACE_S = 0.5
-"""Seconds that a turn has to end after the first signal. With the final writes, the program exits within a second."""
-
-FORCED_EXIT_S = 0.75
-"""Seconds until the program exits after the second signal. Meanwhile, it kills the processes of tools."""
-
-
-class Interrupts:
-    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs.
-
-    `cancel` cancels the turn at the first signal. `force` ends it `GRACE_S` later or at the second signal. At the third
-    signal, or `FORCED_EXIT_S` after the second, `flush` writes without blocking and the program exits.
-    A signal that was ignored at startup (nohup) stays ignored.
-    """
-
-    def __init__(self, *, cancel: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
-        self.number: int | None = None  # of the first signal received
-        self._cancel = cancel
-        self._force = force
-        self._flush = flush
-        self._timer: asyncio.TimerHandle | None = None
-        self._has_second_signal = False
-
-    @contextmanager
-    def end_at_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        previous_handlers: dict[signal.Signals, Any] = {}
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            previous = signal.getsignal(number)
-            if previous is signal.SIG_IGN:
-                continue
-            try:
-                loop.add_signal_handler(number, self._handle_signal, number)
-            except (ValueError, RuntimeError, NotImplementedError):
-                # Only the main thread can handle signals; in other threads the caller cancels the task.
-                continue
-            previous_handlers[number] = previous
-        try:
-            yield
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            for number, previous in previous_handlers.items():
-                loop.remove_signal_handler(number)
-                if callable(previous):
-                    signal.signal(number, previous)
-
-    def _handle_signal(self, number: int) -> None:
-        """Cancel, force or exit at the first, second or third signal."""
-        loop = asyncio.get_running_loop()
-        if self.number is None:
-            self.number = number
-            self._timer = loop.call_later(GRACE_S, self._force)
-            self._cancel()
-        elif not self._has_second_signal and self._timer is not None:
-            self._has_second_signal = True
-            self._timer.cancel()
-            self._timer = loop.call_later(FORCED_EXIT_S, self._exit)
-            self._force()
-        else:
-            self._exit()
-
-    def _exit(self) -> None:
-        self._flush()
-        os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
 SILENCE_S = 10.0

@@ -30,7 +30,7 @@ HEAVY = (
 )
 MAX_TOOL_MODULES = 20
 MAX_SAFETY_MODULES = 8
-MAX_ONE_SHOT_MODULES = 155
+MAX_ONE_SHOT_MODULES = 156
 """Modules of qcode, packages included. If one joins a path, its commit message names the module and its time."""
 
 ON_FIRST_USE = tuple(

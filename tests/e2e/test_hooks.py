@@ -275,3 +275,40 @@ def test_failed_turn_has_its_event(stage: Stage) -> None:
     last = [item for item in stage.inputs if item["hook_event_name"] == "StopFailure"]
     assert [set(item) for item in last] == [COMMON | FIELDS["StopFailure"]]
     assert last[0]["error"] == "max_output_tokens"
+
+
+def end_hooks(cli: CliRunner, command: str) -> None:
+    folder = cli.home / ".config/qcode"
+    folder.mkdir(parents=True, exist_ok=True)
+    hooks = (f'[[hooks.{event}]]\ncommand = "{command} # {event}"\n' for event in ("StopFailure", "SessionEnd"))
+    (folder / "config.toml").write_text("".join(hooks))
+
+
+def test_hooks_after_the_turn_have_their_lines_before_the_result(cli: CliRunner) -> None:
+    end_hooks(cli, "exit 0")
+    with FakeServer("openai", []) as server:
+        done = cli.ask(server, "-p", "hi", "-o", "stream-json")
+    lines = [line for line in done.lines if line.get("subtype") == "hook"]
+    assert [line["hook_event_name"] for line in lines] == ["StopFailure", "SessionEnd"]
+    assert done.result["error"]["status"] == 400
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["text", "stream input"])
+def test_failed_hook_at_the_end_of_the_session_is_reported(cli: CliRunner, is_stream: bool) -> None:
+    end_hooks(cli, "exit 3")
+    line = json.dumps({"type": "user", "message": {"role": "user", "content": "hi"}}).encode()
+    stream = ("--input-format", "stream-json", "-o", "stream-json")
+    with FakeServer("openai", [Turn(text="Hello.")]) as server:
+        done = cli.ask(server, "-p", *stream, stdin=line) if is_stream else cli.ask(server, "-p", "hi")
+    assert done.code == 0
+    assert done.err == "qcode: the SessionEnd hook `exit 3 # SessionEnd` failed: exit code 3\n"
+
+
+def test_text_of_a_start_hook_that_cannot_block_is_shown(cli: CliRunner) -> None:
+    folder = cli.home / ".config/qcode"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('[[hooks.SessionStart]]\ncommand = "echo no index >&2; exit 2"\n')
+    with FakeServer("openai", [Turn(text="Hello.")]) as server:
+        done = cli.ask(server, "-p", "hi")
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert "no index" in done.err

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import cast
 
 from qcode.agent.options import OutputFormat
-from qcode.headless import run as headless_run
+from qcode.headless import interrupts
 from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import StepStarted, TurnEvent
@@ -51,7 +51,7 @@ def _say(word: str) -> None:
 def main() -> int:
     script, format = sys.argv[1], cast(OutputFormat, sys.argv[2])
     if script == "patient":
-        headless_run.GRACE_S = 3600
+        interrupts.GRACE_S = 3600
     conversation = ScriptWithSignal(*steps(script))
     return asyncio.run(
         run_headless(agent_of(conversation, format), "p", stdout=sys.stdout.buffer, stderr=sys.stderr.buffer)

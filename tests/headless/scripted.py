@@ -74,6 +74,7 @@ class Scripted(Conversation):
         self.is_cancelled = False
         self.is_closed = False
         self.metrics = RecoveryMetrics()
+        self.hooks = None
         self._cancelled = asyncio.Event()
 
     def attach(self, blocks: tuple[Block, ...]) -> None:

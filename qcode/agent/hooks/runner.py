@@ -155,7 +155,13 @@ class HookRunner:
         slow_report = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
             async with self._semaphore_of_loop():
-                result = await self._run_handler(handler, hook_input, _time_limit(handler))
+                limit_s = _time_limit(handler)
+                if handler.event == "SessionEnd":  # all handlers share the time, also those that waited for others
+                    limit_s = round(limit_s - (time.monotonic() - started_at), 1)
+                if limit_s > 0:
+                    result = await self._run_handler(handler, hook_input, limit_s)
+                else:
+                    result = _HandlerResult(failed("it did not start, because other hooks used up the time"))
         finally:
             slow_report.cancel()
         result = replace(result, seconds=time.monotonic() - started_at)

@@ -115,6 +115,7 @@ class SessionHooks:
         self._compaction_trigger = "auto"
         self._compaction_summary = ""
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
         self.end_reason = "other"  # the reason that SessionEnd hooks get
         self.unused: tuple[UnusedHook, ...] = ()  # the configured hooks that do not run
 
@@ -183,8 +184,14 @@ class SessionHooks:
         self.open_transcript(messages)
 
     async def end(self) -> None:
-        """Wait for the background hooks and cancel them after `END_TIMEOUT_S`; then run the SessionEnd hooks."""
+        """Wait for the background hooks and cancel them after `END_TIMEOUT_S`; then run the SessionEnd hooks.
+
+        A second call does nothing.
+        """
         self._cancel_idle_notice()
+        if self._has_ended:
+            return
+        self._has_ended = True
         # Tasks of another event loop ended with that loop.
         tasks = {task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()}
         if tasks:
@@ -395,7 +402,7 @@ class HookScope:
         for line in answer.failures:
             await self.warn(line)
         for text in answer.messages:
-            await session.show(Notice("info", f"{event} hook: {text}"))
+            await session.show(Notice("warning", f"{event} hook: {text}"))
         return answer
 
     async def warn(self, text: str) -> None:

@@ -227,6 +227,14 @@ def test_session_end_has_one_short_limit_for_all(tmp_path: Path) -> None:
     assert time.monotonic() - began < 8
 
 
+def test_session_end_hooks_that_wait_for_others_share_their_time(tmp_path: Path) -> None:
+    handlers = [command(f"sleep 30 # {number}", "SessionEnd", timeout_s=0.2) for number in range(8)]
+    ran = Ran(tmp_path, [*handlers, command("touch late", "SessionEnd", timeout_s=0.2)])
+    answer = ran.answer("SessionEnd", HookInput({"reason": "other"}))
+    assert "did not start" in answer.failures[-1]
+    assert not (tmp_path / "late").exists()
+
+
 def test_runs_and_failures_of_each_handler_are_counted(tmp_path: Path) -> None:
     ran = Ran(tmp_path, [command("exit 3"), command("exit 0 # other")])
     ran.answer()
