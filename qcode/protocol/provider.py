@@ -1,8 +1,9 @@
-"""The interface of a provider: one request in, one stream of reply events out."""
+"""The interface of a provider: one request in, one stream of reply events out; and a base of those that wrap one."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from qcode.protocol.model import ModelRequest
@@ -36,3 +37,35 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections; safe to call twice and before the first request."""
         ...
+
+
+class WrappedProvider:
+    """A provider that changes or observes the streams of `inner`, which it owns. Subclasses override `stream`."""
+
+    def __init__(self, inner: Provider) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.host = inner.host
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        return self.inner.stream(request)
+
+    async def model_names(self) -> tuple[str, ...]:
+        return await self.inner.model_names()
+
+    def warm_up(self) -> None:
+        self.inner.warm_up()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@asynccontextmanager
+async def closing_stream(stream: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
+    """Close `stream` at the end if possible, so that a cancelled reply closes its connection at once."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()

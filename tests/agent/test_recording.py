@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from qcode.agent.models.recording import Recording, RecordingContent
 from qcode.protocol.errors import ErrorKind, InputError, ProviderError
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEnded, ReplyStarted, StopReason, TextDelta
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, TextDelta
 from qcode.testing import Call, Scripted
 from tests.fakes.scripted import Hang, ScriptedProvider, text_reply
 from tests.fakes.server import FakeServer
@@ -212,3 +212,33 @@ def test_recorded_error_keeps_its_fields(tmp_path: Path) -> None:
     found = RecordingContent.read(file).replies[0].error
     assert found is not None
     assert found.info == error.info
+
+
+class OpenStream(Scripted):
+    """A model whose stream says whether it is still open."""
+
+    is_open = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        self.is_open = True
+        try:
+            yield ReplyStarted("m", "")
+            yield TextDelta(0, "a long text")
+        finally:
+            self.is_open = False
+
+
+def test_recorded_stream_that_is_left_early_is_closed_at_once(tmp_path: Path) -> None:
+    model = OpenStream([])
+    recording = Recording(tmp_path / "r.jsonl", str, "scripted/m")
+    recorded = recording.wrap(model)
+
+    async def leave_early() -> bool:
+        stream = recorded.stream(ModelRequest("m", "", (user("hello"),), (), 100))
+        assert isinstance(stream, AsyncGenerator)
+        await anext(stream)
+        await stream.aclose()
+        return model.is_open
+
+    assert not asyncio.run(leave_early())
+    recording.close()

@@ -22,7 +22,7 @@ from qcode.agent.sessions.records import message_to_json
 from qcode.protocol import reply as events
 from qcode.protocol.errors import ErrorKind, InputError, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
+from qcode.protocol.provider import Provider, WrappedProvider, closing_stream
 from qcode.protocol.reply import BlockEnded, ReasoningDelta, ReplyEnded, ReplyEvent, TextDelta, ToolArgsDelta
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
@@ -135,13 +135,11 @@ class Recording:
             self.close()
 
 
-class _RecordedProvider:
+class _RecordedProvider(WrappedProvider):
     """A provider whose requests and replies are recorded."""
 
     def __init__(self, provider: Provider, recording: Recording) -> None:
-        self.name = provider.name
-        self.host = provider.host
-        self._provider = provider
+        super().__init__(provider)
         self._recording = recording
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
@@ -150,23 +148,15 @@ class _RecordedProvider:
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
         try:
-            async for event in self._provider.stream(request):
-                timed_events.append(TimedEvent(round((time.monotonic() - started_at) * 1000), event))
-                yield event
+            async with closing_stream(self.inner.stream(request)) as stream:
+                async for event in stream:
+                    timed_events.append(TimedEvent(round((time.monotonic() - started_at) * 1000), event))
+                    yield event
         except ProviderError as failure:
             error = failure
             raise
         finally:
             self._recording.record_reply(number, timed_events, error)
-
-    async def model_names(self) -> tuple[str, ...]:
-        return await self._provider.model_names()
-
-    def warm_up(self) -> None:
-        self._provider.warm_up()
-
-    async def close(self) -> None:
-        await self._provider.close()
 
 
 @dataclass(frozen=True, slots=True)

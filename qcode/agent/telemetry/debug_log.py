@@ -19,7 +19,7 @@ from typing import TextIO
 
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
+from qcode.protocol.provider import Provider, WrappedProvider
 from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import JsonObject
 
@@ -87,27 +87,16 @@ class DebugLog:
             self.close()
 
 
-class LoggedProvider:
+class LoggedProvider(WrappedProvider):
     """A provider whose requests are logged before they are sent."""
 
     def __init__(self, provider: Provider, log: DebugLog) -> None:
-        self.name = provider.name
-        self.host = provider.host
-        self._provider = provider
+        super().__init__(provider)
         self._log = log
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         self._log.record_request(self.name, request)
-        return self._provider.stream(request)
-
-    async def model_names(self) -> tuple[str, ...]:
-        return await self._provider.model_names()
-
-    def warm_up(self) -> None:
-        self._provider.warm_up()
-
-    async def close(self) -> None:
-        await self._provider.close()
+        return self.inner.stream(request)
 
 
 def _open_private(path: Path) -> TextIO:

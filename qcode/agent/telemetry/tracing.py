@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import AgentEvent, Retry, ToolFinished, ToolStarted, TurnEnded, TurnEvent, TurnStarted
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
+from qcode.protocol.provider import Provider, WrappedProvider, closing_stream
 from qcode.protocol.reply import ReasoningDelta, ReplyEnded, ReplyEvent, ReplyStarted, TextDelta, UsageReported
 from qcode.protocol.usage import Usage
 from qcode.text.json import JsonObject
@@ -107,7 +107,7 @@ class Tracing:
     ) -> None:
         self.session_id: Callable[[], str] = str
         """Returns the id of the open session."""
-        self._providers = (tracers, meters)
+        self.inners = (tracers, meters)
         self._redact = redact
         self._captures = captures
         self._tracer = tracers.get_tracer("qcode", __version__)
@@ -156,7 +156,7 @@ class Tracing:
         thread.join(FLUSH_S)
 
     def _shut_down(self) -> None:
-        for provider in self._providers:
+        for provider in self.inners:
             provider.force_flush(int(FLUSH_S * 1_000))
 
     def _observe(self, event: TurnEvent, turn_id: str) -> None:
@@ -322,41 +322,28 @@ class ReplyFacts:
                 pass
 
 
-class TracedProvider:
+class TracedProvider(WrappedProvider):
     """A provider that records each request as a span."""
 
     def __init__(self, provider: Provider, tracing: Tracing) -> None:
-        self.name = provider.name
-        self.host = provider.host
-        self._provider = provider
+        super().__init__(provider)
         self._tracing = tracing
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        started = self._tracing.begin_request(self._provider, request)
+        started = self._tracing.begin_request(self.inner, request)
         reply_facts, error = ReplyFacts(), "cancelled"
-        stream = self._provider.stream(request)
         try:
-            async for event in stream:
-                if type(event) is not ReasoningDelta:
-                    reply_facts.add(event, captures=self._tracing.captures)
-                yield event
+            async with closing_stream(self.inner.stream(request)) as stream:
+                async for event in stream:
+                    if type(event) is not ReasoningDelta:
+                        reply_facts.add(event, captures=self._tracing.captures)
+                    yield event
             error = ""
         except ProviderError as failure:
             error = str(failure.status or failure.kind.value)
             raise
         finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()  # a cancelled reply closes its connection at once
             self._tracing.end_request(started, reply_facts, error)
-
-    async def model_names(self) -> tuple[str, ...]:
-        return await self._provider.model_names()
-
-    def warm_up(self) -> None:
-        self._provider.warm_up()
-
-    async def close(self) -> None:
-        await self._provider.close()
 
 
 def _usage(usage: Usage) -> Attributes:

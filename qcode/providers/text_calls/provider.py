@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
+from qcode.protocol.provider import WrappedProvider, closing_stream
 from qcode.protocol.reply import (
     BlockEnded,
     ReasoningDelta,
@@ -37,35 +36,21 @@ from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
 from qcode.providers.text_calls.scanner import RejectedCandidate, ScannedPart, TextCalls, VisibleText
 
 
-class TextCallProvider:
-    """A `protocol.provider.Provider` around `inner`, which it owns."""
-
-    def __init__(self, inner: Provider) -> None:
-        self.name = inner.name
-        self.host = inner.host
-        self._inner = inner
+class TextCallProvider(WrappedProvider):
+    """A provider for a model that calls tools in the text of its reply."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `Provider.stream`.
 
         If the request allows no calls, text passes unchanged.
         """
-        async with _close_after(self._inner.stream(as_text_request(request))) as events:
+        async with closing_stream(self.inner.stream(as_text_request(request))) as events:
             if request.tools and request.allows_calls:
                 calls = TextCalls(request.tools, before=text_to_continue(request.messages))
                 events = as_event_stream(events, calls, tag=str(len(request.messages)), cap=request.max_tokens)
-            async with _close_after(events):
+            async with closing_stream(events):
                 async for event in events:
                     yield event
-
-    async def model_names(self) -> tuple[str, ...]:
-        return await self._inner.model_names()
-
-    def warm_up(self) -> None:
-        self._inner.warm_up()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 def as_text_request(request: ModelRequest) -> ModelRequest:
@@ -78,17 +63,6 @@ def as_text_request(request: ModelRequest) -> ModelRequest:
         tools=(),
         allows_calls=True,  # the provider gets no tools whose calls it could forbid
     )
-
-
-@asynccontextmanager
-async def _close_after(events: AsyncIterator[ReplyEvent]) -> AsyncIterator[AsyncIterator[ReplyEvent]]:
-    """Close `events` on exit if possible, so that the connection is closed as soon as the reader stops."""
-    try:
-        yield events
-    finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
 
 
 _TRUNCATED_STOPS = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW_EXCEEDED, StopReason.REFUSAL)

@@ -26,7 +26,7 @@ from qcode.headless.lines import line_without_turn, result_line
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, ProviderError, QcodeError
 from qcode.protocol.messages import Text
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.provider import Provider
+from qcode.protocol.provider import Provider, WrappedProvider, closing_stream
 from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -190,13 +190,11 @@ async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     return {"exit_code": int(exit_code(turn.ended)), **line}
 
 
-class _SharingProvider:
+class _SharingProvider(WrappedProvider):
     """A provider that obeys limits shared with other jobs."""
 
     def __init__(self, provider: Provider, limits: SharedLimits) -> None:
-        self.name = provider.name
-        self.host = provider.host
-        self._provider = provider
+        super().__init__(provider)
         self._limits = limits
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
@@ -204,21 +202,13 @@ class _SharingProvider:
             await asyncio.sleep(pause_s)
         is_first = True
         try:
-            async for event in self._provider.stream(request):
-                if is_first:
-                    is_first = False
-                    await self._limits.record_success()
-                yield event
+            async with closing_stream(self.inner.stream(request)) as stream:
+                async for event in stream:
+                    if is_first:
+                        is_first = False
+                        await self._limits.record_success()
+                    yield event
         except ProviderError as error:
             if error.kind in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED) and error.may_retry:
                 await self._limits.record_refusal(error.retry_after)
             raise
-
-    async def model_names(self) -> tuple[str, ...]:
-        return await self._provider.model_names()
-
-    def warm_up(self) -> None:
-        self._provider.warm_up()
-
-    async def close(self) -> None:
-        await self._provider.close()
