@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.agent import Agent
@@ -16,6 +17,7 @@ from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
 from qcode.tui.commands.keymap import key_problems
 from qcode.tui.commands.table import COMMANDS, as_custom_command, as_skill_command
+from qcode.tui.failures import with_app_commands
 from qcode.values import dataclass
 
 
@@ -43,7 +45,8 @@ def start_session(agent: Agent) -> SessionStart:
     custom = agent.custom_commands(typed_names(COMMANDS))
     options = agent.context.options
     restore_notices = restore_session(agent.conversation, options) if options.resume is not None else ()
-    notices = (*restore_notices, *agent.start_notices(), *(Notice("warning", problem) for problem in custom.problems))
+    start_notices = (replace(notice, text=with_app_commands(notice.text)) for notice in agent.start_notices())
+    notices = (*restore_notices, *start_notices, *(Notice("warning", problem) for problem in custom.problems))
     commands = (*COMMANDS, *map(as_custom_command, custom.commands))
     skills = map(as_skill_command, agent.skill_commands(typed_names(commands)))
     return SessionStart((*commands, *skills), notices)

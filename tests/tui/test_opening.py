@@ -13,8 +13,10 @@ from textual import events
 from textual.pilot import Pilot
 
 from qcode.protocol.errors import ExitCode, QcodeError
+from qcode.protocol.events import Notice
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
+from qcode.tui.opening import start_session
 from qcode.tui.screens.connect import ConnectScreen
 from tests.tui.harness import make_agent, until_ready
 from tests.tui.scripted import ScriptedConversation
@@ -214,3 +216,10 @@ def test_failure_to_open_the_agent_ends_the_app_with_its_error() -> None:
 
     with pytest.raises(QcodeError, match="no session s9"):
         GatedApp(gate).run(headless=True, size=(80, 24))
+
+
+def test_start_notices_name_no_command_of_the_command_line() -> None:
+    warning = "/p/.qcode/config.toml is ignored: this folder is not trusted; qcode trust accept trusts it"
+    agent = make_agent(ScriptedConversation(), notices=(Notice("warning", warning),))
+    texts = [notice.text for notice in start_session(agent).notices]
+    assert texts == ["/p/.qcode/config.toml is ignored, because this folder is not trusted."]
