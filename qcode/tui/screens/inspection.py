@@ -24,7 +24,7 @@ from qcode.text.clean import one_line, quoted_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.pager import PagerScreen, hanging_lines
+from qcode.tui.screens.pager import LESS_KEYS, PagerScreen, ScrollUnit, hanging_lines, scroll_by
 from qcode.tui.screens.permission_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
@@ -40,6 +40,7 @@ class FindingsScreen(ModalScreen[None]):
         Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
         Binding("up", "scroll(-1)", "Up", priority=True, show=False),
         Binding("down", "scroll(1)", "Down", priority=True, show=False),
+        *LESS_KEYS,
         Binding("c", "copy", "Copy", priority=True, show=False),
     ]
 
@@ -67,6 +68,9 @@ class FindingsScreen(ModalScreen[None]):
 
     def action_scroll(self, step: int) -> None:
         self.query_one("#findings-scroll", VerticalScroll).scroll_relative(y=step, animate=False)
+
+    def action_scroll_by(self, unit: ScrollUnit, step: int) -> None:
+        scroll_by(self.query_one("#findings-scroll", VerticalScroll), unit, step)
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard("\n".join(self.lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -26,6 +26,23 @@ _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
 _GAP = "  "
 _MIN_TITLE = 8
+
+ScrollUnit: TypeAlias = Literal["row", "page", "all"]
+LESS_KEYS = (
+    Binding("j", "scroll_by('row', 1)", "Down", priority=True, show=False),
+    Binding("k", "scroll_by('row', -1)", "Up", priority=True, show=False),
+    Binding("space", "scroll_by('page', 1)", "Page down", priority=True, show=False),
+    Binding("b", "scroll_by('page', -1)", "Page up", priority=True, show=False),
+    Binding("G", "scroll_by('all', 1)", "End", priority=True, show=False),
+    Binding("g", "scroll_by('all', -1)", "Start", priority=True, show=False),
+)
+"""The keys of the program `less` that scroll. The screen needs `action_scroll_by`, which calls `scroll_by`."""
+
+
+def scroll_by(view: VerticalScroll, unit: ScrollUnit, step: int) -> None:
+    """Scroll by a row or a page, or to an end."""
+    rows = {"row": 1, "page": max(1, view.size.height - 1), "all": view.virtual_size.height}
+    view.scroll_relative(y=step * rows[unit], animate=False)
 
 
 def hanging_lines(text: str, width: int) -> list[Line]:
@@ -51,7 +68,7 @@ def with_matches(lines: Sequence[Line], matches: Sequence[MatchRange], current: 
 class PagerScreen(ModalScreen[None]):
     """Shows rows under a title.
 
-    Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or a key of `fold` closes. `/` or Ctrl+F opens a search
+    Arrows, PgUp/PgDn, Home and End scroll, and so do j, k, Space, b, g and G, as in `less`; Esc, q, Enter or a key of `fold` closes. `/` or Ctrl+F opens a search
     field, Enter leaves it, n and N go to the other matches, and Esc ends the search. A subclass adds keys with
     `BINDINGS` and returns them from `keys`.
     """
@@ -64,6 +81,7 @@ class PagerScreen(ModalScreen[None]):
         Binding("N", "find_next(-1)", "Previous match", priority=True, show=False),
         Binding("up", "scroll(-1)", "Up", priority=True, show=False),
         Binding("down", "scroll(1)", "Down", priority=True, show=False),
+        *LESS_KEYS,
     ]
 
     def __init__(self, title: str, lines: Callable[[int], list[Line]]) -> None:
@@ -111,7 +129,7 @@ class PagerScreen(ModalScreen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave keys to the search field while it has the focus."""
-        return not (self._field.has_focus and action in ("close", "find", "find_next"))
+        return not (self._field.has_focus and action in ("close", "find", "find_next", "scroll_by"))
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
@@ -230,3 +248,6 @@ class PagerScreen(ModalScreen[None]):
             self._go_to(self._current + step)
         else:
             self._scroll.scroll_relative(y=step, animate=False)
+
+    def action_scroll_by(self, unit: ScrollUnit, step: int) -> None:
+        scroll_by(self._scroll, unit, step)

@@ -55,6 +55,23 @@ def test_search_goes_from_match_to_match_and_ends_before_the_pager() -> None:
     drive(test, ScriptedConversation())
 
 
+def test_keys_of_less_scroll_and_are_text_in_the_search_field() -> None:
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press("G")
+        await run.until(lambda: "row 99" in run.screen)
+        await run.pilot.press("b")
+        await run.until(lambda: "row 99" not in run.screen)
+        await run.pilot.press("g", "j", "j", "k")
+        await run.until(lambda: "row 22" in run.screen and "row 0" not in run.screen)
+        await run.pilot.press("space")
+        await run.until(lambda: "row 43" in run.screen)
+        await run.pilot.press("/", "j", "k", "space", "b", "g", "G")
+        await run.until(lambda: "Find jk bgG" in run.screen)
+
+    drive(test, ScriptedConversation())
+
+
 def test_letters_that_close_or_search_are_text_in_the_search_field() -> None:
     async def test(run: Running) -> None:
         pager = await opened(run, [*TEXTS, "q/nN"])
