@@ -68,9 +68,9 @@ def with_matches(lines: Sequence[Line], matches: Sequence[MatchRange], current: 
 class PagerScreen(ModalScreen[None]):
     """Shows rows under a title.
 
-    Arrows, PgUp/PgDn, Home and End scroll, and so do j, k, Space, b, g and G, as in `less`; Esc, q, Enter or a key of `fold` closes. `/` or Ctrl+F opens a search
-    field, Enter leaves it, n and N go to the other matches, and Esc ends the search. A subclass adds keys with
-    `BINDINGS` and returns them from `keys`.
+    Arrows, PgUp/PgDn, Home and End scroll, and so do the keys of `less`; Esc, q, Enter or a key of `fold` closes. `/`
+    or Ctrl+F opens a search field, Enter leaves it, n and N go to the other matches, and Esc ends the search. A
+    subclass adds keys with `BINDINGS` and returns them from `keys`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
