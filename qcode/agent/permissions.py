@@ -201,7 +201,8 @@ class Permissions:
         """
         user_rule = self._add_rule("allow", rule, _call_summary(call))
         warning = ""
-        if is_saved:
+        # A call that a saved rule allows still asks if a hook requires it.
+        if is_saved and user_rule.scope != "folder":
             try:
                 self.save_rule(user_rule.number)
             except ValueError as problem:
@@ -238,7 +239,10 @@ class Permissions:
         why_not = why_not_allow(rule) if effect == "allow" else ""
         if why_not:
             raise ValueError(f"{rule.text} was not added: {why_not}")
-        if any(existing.effect == effect and existing.text == rule.text for existing in self.rules()):
+        in_settings = (existing.text for existing in getattr(self._configured_policy.rules, effect))
+        # A rule that applies only in the sandbox does not count: the new rule allows more.
+        by_user = (added.text for added in self._user_rules if added.effect == effect and not added.is_sandboxed)
+        if rule.text in (*in_settings, *by_user):
             raise ValueError(f"{effect} {rule.text} is already in force")
         return self._rule_in_force(self._add_rule(effect, rule.text))
 
@@ -348,8 +352,18 @@ _ALLOWING_MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
 _TRUST_ALONE = "trust"
 
 
-def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[[str], ToolSpec]) -> tuple[str, int]:
-    """Return the flags that would have allowed `calls`, quoted for a shell, and the number of calls no flag can allow.
+@dataclass(frozen=True, slots=True)
+class AllowingFlags:
+    """The flags that would have allowed denied calls."""
+
+    text: str
+    """The flags, quoted for a shell; empty if there are none."""
+    unallowable_count: int
+    """The number of calls that no flag can allow."""
+
+
+def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[[str], ToolSpec]) -> AllowingFlags:
+    """Return the flags that would have allowed `calls`.
 
     `spec_of` returns the spec of a tool by its name. A rule for exactly the call is preferred to a mode, and a narrow
     mode to a broad one. If a mode is needed anyway, rules that it makes superfluous are omitted.
@@ -370,7 +384,7 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
             rules.append(grant)
     for rule in rules:
         flags += ["--allowed-tools", rule]
-    return shlex.join(flags), grants.count("")
+    return AllowingFlags(shlex.join(flags), grants.count(""))
 
 
 def _grant_for(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:

@@ -398,8 +398,8 @@ class Run:
             from qcode.agent.permissions import flags_allowing
 
             agent = self._output.agent
-            flags, unallowable = flags_allowing(agent.permissions.policy, self._denied_calls, agent.toolbox.spec)
-            if text := denial_line(len(self._denied_calls), flags, unallowable):
+            flags = flags_allowing(agent.permissions.policy, self._denied_calls, agent.toolbox.spec)
+            if text := denial_line(len(self._denied_calls), flags.text, flags.unallowable_count):
                 await self._stderr.write_visible(text)
         self._is_concluded = True
 

@@ -12,6 +12,7 @@ from qcode.agent.permissions import Origins, Permissions, judge_with_hook
 from qcode.config.folder_rules import FolderRule, FolderRules
 from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
+from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -232,6 +233,20 @@ def test_plain_rule_is_added_once(tmp_path: Path, rule: str) -> None:
     assert here.add("allow", rule).scope == "session"
     with pytest.raises(ValueError, match="already"):
         here.add("allow", rule)
+
+
+def test_rule_is_added_although_it_already_allows_calls_in_the_sandbox(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    here.allow_sandboxed("shell(make *)", ToolCall("c", "shell", '{"command": "make all"}'))
+    assert here.add("allow", "shell(make *)").scope == "session"
+    assert here.check("shell", "make all").verdict == "allow"
+
+
+def test_answer_for_the_folder_is_no_warning_if_the_rule_is_already_saved(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    touch = ToolCall("c", "shell", '{"command": "touch a"}')
+    assert [here.allow_always("shell(touch a)", touch, is_saved=True) for _ in range(2)] == ["", ""]
+    assert [record.decision for record in here.decisions()] == ["folder", "folder"]
 
 
 def test_deny_rule_may_be_broad(tmp_path: Path) -> None:

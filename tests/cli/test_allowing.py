@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.permissions import flags_allowing
+from qcode.agent.permissions import AllowingFlags, flags_allowing
 from qcode.cli.arguments import parse
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
@@ -64,16 +64,16 @@ REMOVE = call("shell", command="rm -rf build")
 def test_proposed_flags_are_the_narrowest_that_cover_all_calls(
     calls: list[ToolCall], is_trusted: bool, flags: str, tmp_path: Path
 ) -> None:
-    assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls, spec_of) == (flags, 0)
+    assert flags_allowing(policy(tmp_path, is_trusted=is_trusted), calls, spec_of) == AllowingFlags(flags, 0)
 
 
 @pytest.mark.parametrize("calls", [[TOUCH], [WRITE], [ODD], [REMOVE], [WRITE, ODD, TOUCH], [REMOVE, WRITE]])
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool, tmp_path: Path) -> None:
     before = policy(tmp_path, is_trusted=is_trusted)
-    flags, unallowable = flags_allowing(before, calls, spec_of)
-    after = again(before, flags)
-    assert unallowable == 0
+    flags = flags_allowing(before, calls, spec_of)
+    after = again(before, flags.text)
+    assert flags.unallowable_count == 0
     for item in calls:
         arguments = json.loads(item.arguments)
         assert not before.judge(spec_of(item.name), arguments).is_allowed
@@ -83,5 +83,6 @@ def test_with_the_flags_every_call_runs(calls: list[ToolCall], is_trusted: bool,
 def test_call_that_asks_in_every_mode_is_counted_without_a_flag(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1\n")
     secret = call("read", path=".env")
-    assert flags_allowing(policy(tmp_path, is_trusted=False), [secret], spec_of) == ("", 1)
-    assert flags_allowing(policy(tmp_path), [secret, TOUCH], spec_of) == ("--allowed-tools 'shell(touch a)'", 1)
+    assert flags_allowing(policy(tmp_path, is_trusted=False), [secret], spec_of) == AllowingFlags("", 1)
+    both = flags_allowing(policy(tmp_path), [secret, TOUCH], spec_of)
+    assert both == AllowingFlags("--allowed-tools 'shell(touch a)'", 1)

@@ -55,6 +55,14 @@ class HandlerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class _Match:
+    """A handler, by its index, and an input that it runs with."""
+
+    index: int
+    hook_input: HookInput
+
+
+@dataclass(frozen=True, slots=True)
 class _HandlerResult:
     """The answer of one handler to one input, with its exit code and duration."""
 
@@ -101,7 +109,7 @@ class HookRunner:
         from qcode.agent.hooks.answers import effective_answer, failed, merge_answers  # load with the first event
         from qcode.agent.hooks.matcher import MatcherError
 
-        matched: list[tuple[int, HookInput]] = []  # each with the index of its handler
+        matched: list[_Match] = []
         answers: dict[int, list[HookAnswer]] = {}  # by the index of the handler
         scheduled: set[tuple[object, int]] = set()  # a hook that is configured twice runs once
         for index, handler in enumerate(self.handlers):
@@ -119,11 +127,11 @@ class HookRunner:
                 key = (handler.run, id(hook_input))
                 if key not in scheduled:
                     scheduled.add(key)
-                    matched.append((index, hook_input))
+                    matched.append(_Match(index, hook_input))
         if matched:
             results = await self._run_concurrently(matched, emit)
-            for (index, _), answer in zip(matched, results, strict=True):
-                answers.setdefault(index, []).append(answer)
+            for match, answer in zip(matched, results, strict=True):
+                answers.setdefault(match.index, []).append(answer)
         return merge_answers([answer for index in sorted(answers) for answer in answers[index]])
 
     def _inputs_for(
@@ -136,8 +144,8 @@ class HookRunner:
             return [whole_patch]
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
-    async def _run_concurrently(self, matched: Sequence[tuple[int, HookInput]], emit: Emit) -> list[HookAnswer]:
-        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit)) for index, hook_input in matched]
+    async def _run_concurrently(self, matched: Sequence[_Match], emit: Emit) -> list[HookAnswer]:
+        tasks = [asyncio.ensure_future(self._run_one(match.index, match.hook_input, emit)) for match in matched]
         try:
             return [await task for task in tasks]
         finally:
@@ -150,20 +158,21 @@ class HookRunner:
         from qcode.agent.hooks.answers import effective_answer, failed
 
         handler = self.handlers[index]
-        started_at = time.monotonic()
         command = shown_command(handler)
-        slow_report = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
-        try:
-            async with self._semaphore_of_loop():
+        queued_at = time.monotonic()
+        async with self._semaphore_of_loop():
+            started_at = time.monotonic()
+            slow_report = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
+            try:
                 limit_s = _time_limit(handler)
                 if handler.event == "SessionEnd":  # all handlers share the time, also those that waited for others
-                    limit_s = round(limit_s - (time.monotonic() - started_at), 1)
+                    limit_s = round(limit_s - (started_at - queued_at), 1)
                 if limit_s > 0:
                     result = await self._run_handler(handler, hook_input, limit_s)
                 else:
                     result = _HandlerResult(failed("it did not start, because other hooks used up the time"))
-        finally:
-            slow_report.cancel()
+            finally:
+                slow_report.cancel()
         result = replace(result, seconds=time.monotonic() - started_at)
         if hook_input.is_patch_part and result.answer.input is not None:
             result = replace(result, answer=failed("updatedInput is not possible for one file of a patch"))

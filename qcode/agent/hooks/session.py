@@ -103,7 +103,7 @@ class SessionHooks:
         self._redact = redact
         self._source = source  # empty after the SessionStart hooks ran
         self._transcript: TranscriptFile | None = None
-        self._transcript_name = ""
+        self._transcript_name = ""  # the id of the session
         self._unwritten_messages: list[tuple[datetime, Message]] = []
         self._prompt_id = ""
         self.prompt_context: tuple[Text, ...] | None = ()
@@ -178,7 +178,10 @@ class SessionHooks:
         """Begin another session. The SessionEnd hooks run now, the SessionStart hooks before the next prompt."""
         self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
-        self.spawn("SessionEnd", HookInput({"reason": reason}, names=(reason,)))
+        if self.runner.has("SessionEnd"):
+            # `common_fields` would name the new session, which is already open.
+            ended: JsonObject = {"session_id": self._transcript_name, "transcript_path": self._transcript_path()}
+            self.spawn("SessionEnd", HookInput({"reason": reason, **ended}, names=(reason,)))
         self._source = source
         self._start_contexts.clear()
         self.open_transcript(messages)

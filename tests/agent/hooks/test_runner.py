@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,30 @@ def test_slow_hook_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest
     ran = Ran(tmp_path, [command("sleep 0.5")])
     ran.answer()
     assert [type(event) for event in ran.events] == [HookStarted, HookEnded]
+
+
+def test_handler_that_waits_for_a_free_slot_is_not_reported_as_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qcode.agent.hooks.runner.SLOW_S", 0.05)
+    slots_may_end = asyncio.Event()
+
+    async def wait(given: dict[str, Any], tool_use_id: str | None) -> None:
+        await slots_may_end.wait()
+
+    async def wait_as_ninth(given: dict[str, Any], tool_use_id: str | None) -> None:
+        pass
+
+    handlers = [*(_program(partial(wait)) for _ in range(8)), _program(wait_as_ninth)]
+    ran = Ran(tmp_path, handlers)
+
+    async def emit(event: HookStarted | HookEnded) -> None:
+        ran.events.append(event)
+        if len(ran.events) == 8:
+            slots_may_end.set()
+
+    asyncio.run(ran.runner.run("PreToolUse", (BASH,), emit))
+    assert sum(isinstance(event, HookStarted) for event in ran.events) == 8
 
 
 def _program(function: Any, **fields: Any) -> Handler:

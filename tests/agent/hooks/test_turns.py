@@ -158,6 +158,27 @@ def test_events_of_a_turn_arrive_in_order_with_claudes_names(tmp_path: Path) -> 
     assert played.input("PermissionRequest")["permission_suggestions"] == []
 
 
+def test_session_end_names_the_session_that_ended(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    ended: list[dict[str, Any]] = []
+
+    async def record(given: dict[str, Any], tool_use_id: str | None) -> None:
+        ended.append(given)
+
+    async def played() -> list[str]:
+        options = Options(cwd=tmp_path / "work", model=Scripted(["one"]), trust=True)
+        async with Agent.open(options, hooks={"SessionEnd": [Hook("", record)]}) as agent:
+            await agent.run("go")
+            ids = [agent.conversation.session_id]
+            agent.conversation.clear()
+            return [*ids, agent.conversation.session_id]
+
+    ids = asyncio.run(played())
+    assert [given["session_id"] for given in ended] == ids
+    assert [given["reason"] for given in ended] == ["clear", "other"]
+    assert ids[0] in ended[0]["transcript_path"]
+
+
 def test_denied_call_does_not_run_and_the_model_learns_why(tmp_path: Path) -> None:
     played = play(tmp_path, [[WRITE], "ok"], {"PreToolUse": permission("deny", "use another file")}, decide=_allow)
     assert not (tmp_path / "work" / "a.txt").exists()
