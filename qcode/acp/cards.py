@@ -224,6 +224,16 @@ class CallCard:
             self.output, self.output_chars = [tail], len(tail)
 
 
+@dataclass(frozen=True, slots=True)
+class CardsOfReply:
+    """The cards at the end of a reply."""
+
+    cards: list[CallCard]
+    """The card of each call, in the order of the calls."""
+    unused: list[CallCard]
+    """The cards of calls that began but are not in the reply."""
+
+
 class Cards:
     """The cards of the calls of one turn."""
 
@@ -260,10 +270,10 @@ class Cards:
         """Keep the cards of this reply for the calls of the next attempt."""
         self._reusable = [card for card in self._cards if not card.is_over]
 
-    def commit(self, calls: Iterable[ToolCall]) -> tuple[list[tuple[CallCard, ToolCall]], list[CallCard]]:
-        """Return each call of the finished reply with its card, in order, and the cards without a call."""
+    def commit(self, calls: Iterable[ToolCall]) -> CardsOfReply:
+        """Give each call of the finished reply a card."""
         unused = [card for card in self._cards if not card.is_over]
-        pairs: list[tuple[CallCard, ToolCall]] = []
+        used: list[CallCard] = []
         for call in calls:
             same_id = (card for card in unused if card.call_id == call.call_id)
             same_name = (card for card in unused if card.name == call.name)
@@ -272,9 +282,9 @@ class Cards:
                 unused.remove(card)
             card.call_id = call.call_id
             self._commit_card(card)
-            pairs.append((card, call))
+            used.append(card)
         self._reusable = []
-        return pairs, unused
+        return CardsOfReply(used, unused)
 
     def find(self, call_id: str) -> CallCard | None:
         """Return the card of a call that has no result yet."""

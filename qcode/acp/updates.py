@@ -223,14 +223,15 @@ class TurnView:
             self._add("agent_message_chunk", self._blank)
             self._blank = ""
         self.flush()
-        pairs, unused = self._cards.commit(call for call in calls if call.name != TODO)
-        for card, call in pairs:
+        shown_calls = [call for call in calls if call.name != TODO]
+        committed = self._cards.commit(shown_calls)
+        for card, call in zip(committed.cards, shown_calls, strict=True):
             arguments = parse_object(call.arguments) or {}
             if card.is_shown:
                 self._send(cards.arguments_update(card, arguments, self._folder))
             else:
                 self._send_announcement(card, arguments)
-        for card in unused:
+        for card in committed.unused:
             self._drop(card, cards.TRUNCATED_CALL)
 
     def card_of(self, call: ToolCall) -> CallCard:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NamedTuple, NoReturn, get_args
 
 from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat, split_rules
 from qcode.cli.flags import FLAGS, REFUSED_FLAGS, SUBCOMMANDS, Flag
@@ -18,6 +18,27 @@ from qcode.text.numbers import seconds_of, whole_number
 
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
 """The values of flags given without `=`. argparse would read the next word, the prompt, as the value."""
+_PRINT_FLAGS = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
+_TEXT_FLAGS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
+_UNSAFE_KEYS = frozenset({"yolo", "trust", "allowed_tools", "allow_dangerously_skip_permissions"})
+"""Flags that lower safety: no suggestion names them."""
+_OTHER_PROGRAMS_COMMANDS: Mapping[str, str] = {
+    "completion": "qcode --completion bash|zsh|fish",
+    "continue": "qcode -c",
+    "exec": "qcode -p TEXT",
+    "resume": "qcode -c, or qcode -r ID",
+    "run": "qcode -p TEXT",
+}
+"""Commands of similar programs, and their equivalents in qcode."""
+_MIN_SIMILARITY = 0.75
+"""Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
+_MAX_SHOWN_CHARS = 80
+"""The longest value that a message repeats in full."""
+_NEVER_ASKS = "dontAsk"  # a permission mode of Claude Code
+_ARGPARSE_ERROR = re.compile(r"argument (?P<names>[^\s:]+): (?P<problem>.*)", re.DOTALL)
+_INVALID_CHOICE = re.compile(
+    r"invalid choice: (?P<quote>['\"])(?P<typed>.*)(?P=quote) \(choose from (?P<choices>.*)\)", re.DOTALL
+)
 
 
 class CommandLineError(UsageError):
@@ -30,10 +51,6 @@ def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
 
     problem = f"invalid arguments: {one_line(' '.join(words), 200)}" if words else "an argument is missing"
     return CommandLineError(f"{problem}; {usage}")
-
-
-_UNSAFE_KEYS = frozenset({"yolo", "trust", "allowed_tools", "allow_dangerously_skip_permissions"})
-"""Flags that lower safety: no suggestion names them."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -101,12 +118,6 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 
-_ARGPARSE_ERROR = re.compile(r"argument (?P<names>[^\s:]+): (?P<problem>.*)", re.DOTALL)
-_INVALID_CHOICE = re.compile(
-    r"invalid choice: (?P<quote>['\"])(?P<typed>.*)(?P=quote) \(choose from (?P<choices>.*)\)", re.DOTALL
-)
-
-
 def _rephrase(message: str, words: Sequence[str]) -> str:
     """Return argparse's message about a flag in simple words, with the name of the flag as it was typed in `words`."""
     match = _ARGPARSE_ERROR.fullmatch(message)
@@ -123,10 +134,6 @@ def _rephrase(message: str, words: Sequence[str]) -> str:
         choices = invalid_choice["choices"].replace("'", "")
         return f"{name}: {_quoted(invalid_choice['typed'])} is not one of {choices}"
     return f"{name}: {problem}"
-
-
-_MAX_SHOWN_CHARS = 80
-"""The longest value that a message repeats in full."""
 
 
 def _shortened(text: str) -> str:
@@ -172,13 +179,6 @@ def _refuse_separate_time(words: Sequence[str]) -> None:
             raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
 
 
-_MIN_SIMILARITY = 0.75
-"""Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
-
-
-_PRINT_FLAGS = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)
-
-
 def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     """Return the subcommand in `argv` and its arguments, None without one. Flags may precede it: `-C DIR doctor`.
 
@@ -205,16 +205,6 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-_OTHER_PROGRAMS_COMMANDS: Mapping[str, str] = {
-    "completion": "qcode --completion bash|zsh|fish",
-    "continue": "qcode -c",
-    "exec": "qcode -p TEXT",
-    "resume": "qcode -c, or qcode -r ID",
-    "run": "qcode -p TEXT",
-}
-"""Commands of similar programs, and their equivalents in qcode."""
-
-
 def _refuse_misspelt_subcommand(word: str, *, is_first: bool) -> None:
     from qcode.text.match import suggestion
 
@@ -228,17 +218,26 @@ def _refuse_misspelt_subcommand(word: str, *, is_first: bool) -> None:
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
-def parse_subcommand(name: str, arguments: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
-    """Parse the arguments of a subcommand: return the options of a run, the words, and all flags by their key.
+class SubcommandArguments(NamedTuple):
+    """The arguments of a subcommand."""
 
-    Raise `CommandLineError`, whose text ends with `usage`.
-    """
+    options: Options
+    """The values of the flags that also apply to a run of the agent."""
+    words: list[str]
+    """The positional arguments."""
+    flags: dict[str, Any]
+    """The values of all flags that were given, by `Flag.key`."""
+
+
+def parse_subcommand(name: str, arguments: Sequence[str], usage: str) -> SubcommandArguments:
+    """Parse the arguments of a subcommand. Raise `CommandLineError`, whose text ends with `usage`."""
     before, after = _split_at_dashes(arguments)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
     values = _normalize(parser.read(before))
     _refuse_contradictions(values)
-    return Options(**_fields(values)), [*values.pop("words"), *after], values
+    words = [*values.pop("words"), *after]
+    return SubcommandArguments(Options(**_fields(values)), words, values)
 
 
 def pipe_flags(options: Options) -> tuple[str, ...]:
@@ -272,9 +271,6 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-_NEVER_ASKS = "dontAsk"
-
-
 def _normalize(values: dict[str, Any]) -> dict[str, Any]:
     """Replace aliases of choices by their names; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if values.get("permission_mode") == _NEVER_ASKS:
@@ -295,9 +291,6 @@ def _effort(values: Mapping[str, Any]) -> str:
     if budget is None or "reasoning_effort" in values:
         return ""
     return effort_of_budget(budget)
-
-
-_TEXT_FLAGS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
 
 
 def _join_texts(words: Sequence[str]) -> list[str]:
@@ -393,7 +386,7 @@ def _money(text: str) -> Decimal:
         amount = Decimal(text)
     except InvalidOperation:
         amount = Decimal(-1)
-    if not 0 < float(amount) < float("inf"):
+    if not amount.is_finite() or amount <= 0:
         raise argparse.ArgumentTypeError(f"{_quoted(text)} is not an amount in USD greater than 0")
     return amount
 
