@@ -386,7 +386,7 @@ def _money(text: str) -> Decimal:
         amount = Decimal(text)
     except InvalidOperation:
         amount = Decimal(-1)
-    if not amount.is_finite() or amount <= 0:
+    if not amount.is_finite() or not 0 < float(amount) < float("inf"):
         raise argparse.ArgumentTypeError(f"{_quoted(text)} is not an amount in USD greater than 0")
     return amount
 

@@ -63,7 +63,7 @@ _TERMINAL_REASONS: Mapping[str, str] = {
     ErrorKind.STRUCTURED_OUTPUT: "structured_output_retry_exhausted",
     ErrorKind.CONTEXT_OVERFLOW: "prompt_too_long",
 }
-"""The reasons of errors in the words of Claude Code; of other errors, `api_error`."""
+"""Claude Code's name of an error, by its kind. Every other error is an `api_error`."""
 
 
 def line_id() -> str:

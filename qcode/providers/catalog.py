@@ -33,13 +33,45 @@ _DEFAULT_MODELS: Mapping[str, str] = {
     "demo": "demo",
 }
 
-# Vendors whose models only the vendor serves, directly or through a relay, so that a `vendor/model` name is the same
-# model everywhere. The values are the vendor's provider in the table, and the prefixes of its models' names.
-_VENDOR_MODELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "anthropic": ("anthropic", ("claude-",)),
-    "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
-    "google": ("gemini", ("gemini-",)),
-    "x-ai": ("xai", ("grok-",)),
+# The other names of a provider, with its name in the table.
+_PROVIDER_ALIASES = {
+    "openai-responses": "openai",
+    "google": "gemini",
+    "vertex": "gemini",
+    "vertex-anthropic": "anthropic",
+    "qwen": "dashscope",
+    "kimi": "moonshot",
+    "glm": "zai",
+    "x-ai": "xai",
+    "z-ai": "zai",
+    "moonshotai": "moonshot",
+    "mistralai": "mistral",
+}
+# Snapshots of these hosts have different limits, so a date or `-latest` is part of the model's name.
+_SNAPSHOTS_DIFFER = frozenset({"dashscope"})
+
+_DATE = lazy_pattern(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
+_PREVIEW = lazy_pattern(r"-preview(?:-\d{2}-(?:\d{2}|\d{4}))?$")
+_BEDROCK_REGION = lazy_pattern(r"^(us-gov|us|eu|apac|global|au|jp|in|ca|sa|me|af)\.(?=[a-z0-9]+\.)")
+_BEDROCK_VERSION = lazy_pattern(r"-v\d+(?::\d+)?$")
+_BEDROCK_ARN = lazy_pattern(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|inference-profile)/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Vendor:
+    """A vendor that alone serves its models, directly or through a relay. `vendor/model` is one model everywhere."""
+
+    provider: str
+    """The name of the vendor in the table."""
+    prefixes: tuple[str, ...]
+    """The starts of the names of its models. It may have other models that anyone may serve, such as `gpt-oss`."""
+
+
+_VENDORS: Mapping[str, _Vendor] = {
+    "anthropic": _Vendor("anthropic", ("claude-",)),
+    "openai": _Vendor("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
+    "google": _Vendor("gemini", ("gemini-",)),
+    "x-ai": _Vendor("xai", ("grok-",)),
 }
 # OpenRouter's routing suffixes choose a host but do not change the model (its page on model variants).
 _ROUTING = frozenset({"", "nitro", "floor", "exacto"})
@@ -140,17 +172,17 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     name = exact_name(provider, model)
     if name in rows:
         return rows[name]
-    plain, spellings = plain_name(provider, name), read_table().exact_names.get(provider, {})
-    facts = _shared_facts(rows, plain, spellings.get(plain, ()))
+    plain, exact_names = plain_name(provider, name), read_table().exact_names.get(provider, {})
+    facts = _shared_facts(rows, plain, exact_names.get(plain, ()))
     if facts is None and provider == "bedrock" and (base := without_region(plain)) != plain:
-        facts = _shared_facts(rows, base, spellings.get(base, ()))
+        facts = _shared_facts(rows, base, exact_names.get(base, ()))
         if facts is not None:
             return replace(facts, price=None)  # prices differ between regions, limits do not
     return facts
 
 
 def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:
-    """Return the facts of the plain name itself, or those shared by all its spellings; None if they differ."""
+    """Return the facts of the plain name itself, or those shared by its exact names; None if they differ."""
     if plain in rows:
         return rows[plain]
     facts = {rows[name] for name in names}
@@ -159,10 +191,10 @@ def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, 
 
 def _find_relayed(provider: str, model: str) -> ModelFacts | None:
     """Return the facts about `vendor/model` at a relay, from the rows of the vendor; None if they do not apply."""
-    vendor, _, name_and_variant = model.strip().lower().partition("/")
+    vendor_name, _, name_and_variant = model.strip().lower().partition("/")
     name, _, variant = name_and_variant.partition(":")
-    vendor_provider, families = _VENDOR_MODELS.get(vendor, ("", ()))
-    facts = _find(vendor_provider, name) if name.startswith(families) else None
+    vendor = _VENDORS.get(vendor_name)
+    facts = _find(vendor.provider, name) if vendor is not None and name.startswith(vendor.prefixes) else None
     if facts is None:
         return None
     # The vendor's support for a prefill does not show that the relay passes it on.
@@ -201,17 +233,17 @@ def read_table() -> CatalogTable:
         rows = facts.setdefault(provider, {})
         rows[name] = correction.apply(rows.get(name))
     responses = {name for name, row in data["models"]["openai"].items() if row.get("api") == "responses"}
-    plain = {provider: by_plain_name(provider, rows) for provider, rows in facts.items()}
-    return CatalogTable(data["source"], data["date"], facts, plain, frozenset(responses))
+    exact_names = {provider: by_plain_name(provider, rows) for provider, rows in facts.items()}
+    return CatalogTable(data["source"], data["date"], facts, exact_names, frozenset(responses))
 
 
 def by_plain_name(provider: str, rows: Mapping[str, ModelFacts]) -> dict[str, tuple[str, ...]]:
     """Return the exact names in `rows` for each plain name."""
-    plain: dict[str, tuple[str, ...]] = {}
+    exact_names: dict[str, tuple[str, ...]] = {}
     for name in rows:
-        key = plain_name(provider, name)
-        plain[key] = (*plain.get(key, ()), name)
-    return plain
+        plain = plain_name(provider, name)
+        exact_names[plain] = (*exact_names.get(plain, ()), name)
+    return exact_names
 
 
 def _facts(row: Mapping[str, object]) -> ModelFacts:
@@ -281,30 +313,6 @@ CORRECTIONS: Mapping[tuple[str, str], Correction] = {
     ("gemini", "gemini-2.5-flash-lite"): Correction(_GEMINI_2_5, max_output_tokens=65_535),
     ("deepseek", "deepseek-chat"): Correction("the API's range is 1 to 8,192", max_output_tokens=8_192),
 }
-
-
-# The other names of a provider, with its name in the table.
-_PROVIDER_ALIASES = {
-    "openai-responses": "openai",
-    "google": "gemini",
-    "vertex": "gemini",
-    "vertex-anthropic": "anthropic",
-    "qwen": "dashscope",
-    "kimi": "moonshot",
-    "glm": "zai",
-    "x-ai": "xai",
-    "z-ai": "zai",
-    "moonshotai": "moonshot",
-    "mistralai": "mistral",
-}
-# Snapshots of these hosts have different limits, so a date or `-latest` is part of the model's name.
-_SNAPSHOTS_DIFFER = frozenset({"dashscope"})
-
-_DATE = lazy_pattern(r"[-@](?:20\d{6}|20\d{2}-\d{2}-\d{2})$|@default$")
-_PREVIEW = lazy_pattern(r"-preview(?:-\d{2}-(?:\d{2}|\d{4}))?$")
-_BEDROCK_REGION = lazy_pattern(r"^(us-gov|us|eu|apac|global|au|jp|in|ca|sa|me|af)\.(?=[a-z0-9]+\.)")
-_BEDROCK_VERSION = lazy_pattern(r"-v\d+(?::\d+)?$")
-_BEDROCK_ARN = lazy_pattern(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|inference-profile)/")
 
 
 def canonical_provider(name: str) -> str:

@@ -180,7 +180,7 @@ def test_flags_name_the_keys_they_set() -> None:
         (["--max-turns", "-1"], "--max-turns"),
         (["--max-budget-usd", "free"], "USD"),
         (["--max-budget-usd", "nan"], "USD"),
-        (["--max-budget-usd", "sNaN"], "\"sNaN\" is not an amount in USD"),
+        (["--max-budget-usd", "sNaN"], '"sNaN" is not an amount in USD'),
         (["--fork-session"], "-c or -r"),
         (["--resume", ""], "-r is empty"),
         (["--resume=", "-p", "x"], "-r is empty"),
