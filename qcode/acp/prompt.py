@@ -13,18 +13,17 @@ from urllib.parse import unquote, urlsplit
 
 from qcode.acp.wire import WireError, invalid
 from qcode.agent.context.attachments import (
-    MAX_IMAGE_BYTES,
     MAX_TEXT_BYTES,
     attached_file,
     attached_text,
     without_mentions,
 )
+from qcode.agent.context.pictures import decode_image
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line, visible, visible_line
 from qcode.text.json import Json, object_in
-from qcode.tools.files.pictures import image_type
 from qcode.tools.files.read import page_range, read_pdf
 from qcode.tools.processes import HelperProcess
 from qcode.values import dataclass
@@ -136,18 +135,10 @@ def _document(uri: str, data: str) -> PdfDocument | None:
 
 
 def _image(data: str) -> Image:
-    """Return an image of a prompt. Raise `WireError` if it is invalid or too large."""
     try:
-        raw = base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise invalid("the data of an image is not base64") from None
-    if len(raw) > MAX_IMAGE_BYTES:
-        raise invalid(f"an image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
-    # The bytes decide the type: providers reject an image whose declared type is wrong.
-    media_type = image_type(raw)
-    if not media_type:
-        raise invalid("an image is not PNG, JPEG, GIF or WebP")
-    return Image(media_type, base64.b64encode(raw).decode("ascii"))
+        return decode_image(data, "an image")
+    except InputError as error:
+        raise invalid(str(error)) from None
 
 
 def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Path], str]) -> PromptInput:

@@ -5,11 +5,10 @@ Lines have the format that other tools write: messages of Anthropic's API in an 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import field, replace
 from typing import TypeAlias
 
+from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, Text
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
@@ -123,18 +122,9 @@ def _block(part: Json) -> Block:
 
 
 def _image(data: str) -> Image:
-    """Return the image in base64 `data`; raise `_Invalid` if it is not an image or too large."""
-    from qcode.agent.context.attachments import MAX_IMAGE_BYTES
-    from qcode.tools.files.pictures import image_type
+    from qcode.agent.context.pictures import decode_image
 
     try:
-        raw = base64.b64decode("".join(data.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise _Invalid("the data of its image is not base64") from None
-    if len(raw) > MAX_IMAGE_BYTES:
-        raise _Invalid(f"its image is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
-    # The type is detected from the bytes, not taken from the line: providers reject an image with a wrong type.
-    media_type = image_type(raw)
-    if not media_type:
-        raise _Invalid("its image is not PNG, JPEG, GIF or WebP")
-    return Image(media_type, base64.b64encode(raw).decode("ascii"))
+        return decode_image(data, "its image")
+    except InputError as error:
+        raise _Invalid(str(error)) from None

@@ -1,12 +1,14 @@
-"""Images that the user adds to a prompt, from a path or the clipboard, with their size for display."""
+"""Images of a prompt: from a path or the clipboard, with their size for display, or as base64 from a program."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import struct
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from qcode.agent.context.attachments import read_image
+from qcode.agent.context.attachments import MAX_IMAGE_BYTES, read_image
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused
@@ -49,6 +51,23 @@ def picture_of(data: bytes, name: str, path: str = "") -> Picture:
     except Refused as refused:
         raise InputError(str(refused)) from None
     return Picture(encoded.image, name, pixel_size(data), path)
+
+
+def decode_image(data: str, subject: str) -> Image:
+    """Return the image in base64 `data` that a program sent; raise `InputError`, which names it as `subject`.
+
+    The bytes decide the type, not the program: providers reject an image whose declared type is wrong.
+    """
+    try:
+        raw = base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError(f"the data of {subject} is not base64") from None
+    if len(raw) > MAX_IMAGE_BYTES:
+        raise InputError(f"{subject} is too large ({len(raw):,} bytes; at most {MAX_IMAGE_BYTES:,})")
+    media_type = image_type(raw)
+    if not media_type:
+        raise InputError(f"{subject} is not PNG, JPEG, GIF or WebP")
+    return Image(media_type, base64.b64encode(raw).decode("ascii"))
 
 
 def pixel_size(data: bytes) -> tuple[int, int] | None:
