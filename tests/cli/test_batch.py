@@ -90,6 +90,15 @@ def test_finished_tasks_are_skipped_and_transient_failures_run_again(
     assert "2 of 2 tasks already done" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("code", "requests"), [(0, 0), (1, 0), (75, 1), (130, 1), (143, 1)])
+def test_task_runs_again_if_its_failure_was_transient_or_it_was_stopped(code: int, requests: int, work: Path) -> None:
+    write_tasks(work, {"id": "a", "prompt": "one"})
+    (work / "out.jsonl").write_text(json.dumps({"id": "a", "type": "result", "exit_code": code}) + "\n")
+    with FakeServer("openai", (Turn(text="1"),)) as server:
+        run(server)
+        assert len(server.requests) == requests
+
+
 def test_jobs_run_side_by_side(work: Path) -> None:
     write_tasks(work, *({"id": str(number), "prompt": "x"} for number in range(3)))
     stalled = Turn(text=("a", "b"), faults=Faults(stall_after=1))

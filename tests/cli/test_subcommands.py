@@ -138,7 +138,10 @@ def test_theme_flag_with_an_unknown_name_is_a_usage_error(printed: Printed) -> N
     assert (out, err) == ([], ['qcode: unknown theme "gruvbox-drak"; did you mean gruvbox-dark?'])
 
 
-def test_start_removes_sessions_older_than_retention_days(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("flags", "is_removed"), [((), True), (("--no-session",), False)])
+def test_start_removes_sessions_older_than_retention_days(
+    flags: tuple[str, ...], is_removed: bool, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SessionStore(printed.state, printed.work)
     for number in range(2):
         session = store.create("demo/demo", printed.work)
@@ -149,8 +152,8 @@ def test_start_removes_sessions_older_than_retention_days(printed: Printed, monk
     os.utime(printed.state / "sessions" / store.folder.name / f"{old}.jsonl", (long_ago, long_ago))
     (printed.state.parent / "config.toml").write_text("[sessions]\nretention_days = 2\n")
     monkeypatch.setattr("sys.stdin", None)
-    printed("-p", "hello", "-m", "demo/demo")
-    assert old not in store.ids()
+    printed("-p", "hello", "-m", "demo/demo", *flags)
+    assert (old not in store.ids()) is is_removed
     assert young in store.ids()
 
 

@@ -570,6 +570,15 @@ def test_hook_of_a_project_runs_only_in_a_trusted_folder(tmp_path: Path) -> None
     assert (tmp_path / "work" / "ran").exists()
 
 
+def test_long_text_of_a_hook_goes_to_a_file_and_the_model_gets_its_ends(tmp_path: Path) -> None:
+    long = "first\n" + "x" * 10_000 + "\nlast"
+    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "additionalContext": long}}
+    sent = play(tmp_path, ["ok"], {"UserPromptSubmit": answer}).sent
+    assert "first" in sent
+    assert "last" in sent
+    assert len(sent) < 3_000
+
+
 def test_own_hook_that_runs_a_workspace_file_needs_trust(tmp_path: Path) -> None:
     folder = tmp_path / "work" / ".qcode"
     folder.mkdir(parents=True)
