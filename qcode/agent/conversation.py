@@ -197,6 +197,7 @@ class Conversation:
         """Run one turn, up to `TurnEnded`. Closing the iterator cancels it. Raise `RuntimeError` if a turn runs."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
+        self._last_turn = None  # a prompt that is not sent has no turn
         hook_context: tuple[Text, ...] | None = ()
         if self.hooks is not None:
             async with aclosing(self.hooks.run_before_prompt(prompt)) as events:
@@ -551,8 +552,7 @@ class Conversation:
         if self._subagents is None:
             from qcode.agent.subagents import ParentTurn, Subagents  # loads with the first sub-agent
 
-            assert self.turn is not None
-            assert self._driver is not None
+            assert self.turn is not None and self._driver is not None
             parent = ParentTurn(
                 self.turn, self._driver, self._turn_client, self._toolbox, self.transcript.session,
                 self.checkpoints, self.permissions, self._accept_changes, self.hooks,

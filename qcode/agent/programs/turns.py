@@ -35,6 +35,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
 from qcode.protocol.events import (
+    AgentEvent,
     ApiCalls,
     ApprovalRequested,
     Denial,
@@ -334,7 +335,7 @@ class TurnStream:
         self._is_cancelled = True
         for task in self._tasks:
             task.cancel()
-        if self._has_begun and self._result is None:
+        if self._turns.running is self:  # also before the turn starts: hooks may run, or a tool server be read
             self._conversation.cancel()
 
     async def aclose(self) -> None:
@@ -467,8 +468,8 @@ class TurnStream:
             case LimitReached(is_question=True):
                 # A program decides with `wait_for_limit` whether to wait.
                 self._conversation.answer(LIMIT_ID, Deny())
-            case ToolFinished(outcome=outcome) if outcome.diff:
-                self._diffs.append(outcome.diff)
+            case ToolFinished(outcome=made, state="done") | AgentEvent(event=ToolFinished(outcome=made, state="done")):
+                self._diffs += [made.diff] if made.diff else []
             case ReplyFinished():
                 self._reply_count += 1
             case UsageUpdated():
@@ -544,7 +545,7 @@ class TurnStream:
             api_calls=ended.api_calls,
             discarded_output_tokens=ended.discarded_output_tokens,
             denials=ended.denials,
-            signals=ended.signals or self._conversation.signals(),
+            signals=ended.signals,
             changes=file_diffs(self._diffs),
             session_id=self._conversation.session_id,
             num_turns=ended.replies,
@@ -554,11 +555,11 @@ class TurnStream:
 
     def _unfinished_end(self) -> TurnEnded:
         """Return a `TurnEnded` for a turn whose events were not read to the end."""
-        calls = ApiCalls(initial=self._reply_count)
         text, spent = self._answer.text, self._latest_usage
         return TurnEnded(
             Outcome.CANCELLED, stop=None, raw_stop="", text=text, replies=self._reply_count, usage=spent.usage,
-            cost=spent.cost, api_calls=calls, is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
+            cost=spent.cost, api_calls=ApiCalls(initial=self._reply_count), is_answered=bool(text.strip()),
+            whole_text=self._answer.whole_text, signals=self._conversation.signals() if self._has_begun else (),
         )  # fmt: skip
 
 

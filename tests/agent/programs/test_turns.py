@@ -49,6 +49,7 @@ from qcode import (
     TurnEnded,
     UsageError,
 )
+from qcode.agent.hooks.events import Hook
 from qcode.protocol.messages import Message
 from qcode.testing import Call, Reply, Scripted, Truncated
 
@@ -97,6 +98,33 @@ def test_result_has_the_answer_and_the_usage(tmp_path: Path) -> None:
     assert result.duration > 0
     assert result.session_id
     assert prompt_of(model).text == "write"
+
+
+def test_denied_change_is_not_among_the_changes(tmp_path: Path) -> None:
+    async def no(approval: Approval) -> Decision:
+        return Deny("no")
+
+    result, _ = use(tmp_path, [Call("write", path="a.txt", content="one\n"), "Done."], lambda it: it.run("write"), no)
+    assert [denial.call.name for denial in result.denials] == ["write"]
+    assert result.changes == ()
+
+
+def test_change_of_a_sub_agent_is_among_the_changes(tmp_path: Path) -> None:
+    task = Call("agent", description="write it", prompt="Write a.txt.", kind="general")
+    replies: list[Reply] = [task, Call("write", path="a.txt", content="one\n"), "Written.", "Done."]
+    result, _ = use(tmp_path, replies, lambda agent: agent.run("write"), yes)
+    assert [(change.path, change.added, change.removed) for change in result.changes] == [("a.txt", 1, 0)]
+
+
+def test_refused_turn_has_no_signals_of_the_turn_before(tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text('[{"name": "report", "parameters": {"type": "object"}}]')
+
+    async def work(agent: Agent) -> tuple[int, ...]:
+        results = [await agent.run("go"), await agent.run("go", model="nowhere/x", check=False)]
+        return tuple(len(result.signals) for result in results)
+
+    counts, _ = use(tmp_path, [Call("report"), "never"], work, exit_tools=tmp_path / "tools.json")
+    assert counts == (1, 0)
 
 
 def test_cut_answer_is_continued_and_deltas_are_final(tmp_path: Path) -> None:
@@ -431,6 +459,26 @@ def test_cancel_ends_the_turn_with_its_own_error(tmp_path: Path) -> None:
 
     with pytest.raises(TurnCancelledError):
         use(tmp_path, ["never"], work)
+
+
+def test_cancel_ends_hooks_that_run_before_the_turn(tmp_path: Path) -> None:
+    has_begun = asyncio.Event()
+
+    async def wait(given: dict[str, Any], tool_use_id: str | None) -> None:
+        has_begun.set()
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        options = Options(cwd=tmp_path, model=Scripted(["never"]), no_session=True, trust=True)
+        hooks = {"UserPromptSubmit": [Hook("", wait, timeout=5)]}
+        async with Agent.open(options, hooks=hooks) as agent:
+            task = asyncio.ensure_future(agent.run("go"))
+            await has_begun.wait()
+            agent.cancel()
+            with pytest.raises(TurnCancelledError):
+                await task
+
+    asyncio.run(run())
 
 
 def test_cancel_does_not_wait_for_a_server_that_never_starts(tmp_path: Path) -> None:
