@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from qcode.tui.commands.command import Command
     from qcode.tui.opening import SessionStart
     from qcode.tui.prompt.attachments import AttachmentFinder
+    from qcode.tui.terminal.clipboard import CopyResult
     from qcode.tui.turns import State
 
 
@@ -572,8 +573,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             if not self.app_focus:
                 self.write_sequence(driver.notify(text))
 
-    def _copy(self, text: str) -> str:
-        """Copy `text` to the clipboard of the app and of the system; return the words that follow "Copied".
+    def _copy(self, text: str) -> CopyResult:
+        """Copy `text` to the clipboard of the app and of the system.
 
         Without a terminal, do not change the clipboard of the system.
         """

@@ -26,6 +26,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import quoted
 from qcode.text.match import unknown_name_error
 from qcode.text.numbers import count_text
+from qcode.text.sentences import capitalized
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.cancel_keys import CancelKeys
 from qcode.tui.failures import Failures, with_app_commands
@@ -41,6 +42,7 @@ from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.shell_lines import INTERRUPT_HINT, ShellLines
 from qcode.tui.terminal import driver
+from qcode.tui.terminal.clipboard import CopyResult
 from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
@@ -108,7 +110,7 @@ class AppView:
         welcome: Welcome,
         clock: Callable[[], float],
         leave: Callable[[], None],
-        copy: Callable[[str], str],
+        copy: Callable[[str], CopyResult],
         suspend_terminal: Callable[[], AbstractContextManager[None]],
         apply_setting: Callable[[Setting], bool],
     ) -> None:
@@ -444,8 +446,9 @@ class AppView:
         def on_pick(picked_id: str | None) -> None:
             if picked_id is not None:
                 item = items[int(picked_id)]
-                size = count_text(len(item.text), "character")
-                self.notify("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
+                result = self.copy_text(item.text)
+                text = result.report(f"{item.name} ({count_text(len(item.text), 'character')})")
+                self.notify("info" if result.is_copied else "warning", f"{capitalized(text)}.")
 
         self.open_screen(CopyPicker(items), on_pick)
 
@@ -471,7 +474,7 @@ class AppView:
             self.themed_app.open_url(address)
             self.hint(f"opening {shorten(address, 60)}")
         else:
-            self.hint(f"copied {shorten(address, 40)} {self.copy_text(address)}")
+            self.hint(self.copy_text(address).report(shorten(address, 40)))
 
     def toggle_search(self) -> None:
         search = self._widgets.search
@@ -483,9 +486,6 @@ class AppView:
         """Scroll to the previous (-1) or next (1) message of the user."""
         if not self._widgets.transcript.jump_to_prompt(step):
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
-
-    def redraw(self) -> None:
-        self.themed_app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
         """Scroll the transcript, or an open side question; page keys scroll the menu, the open help, or a question."""

@@ -32,7 +32,7 @@ def copied(
     text: str, environ: dict[str, str], run: Tools, folder: Path | None = None, platform: str = "linux"
 ) -> tuple[str, str]:
     written: list[str] = []
-    report = Clipboard(environ, platform, written.append, folder, run).copy(text)
+    report = Clipboard(environ, platform, written.append, folder, run).copy(text).report("it")
     return report, "".join(written)
 
 
@@ -49,7 +49,7 @@ def copied(
 def test_system_clipboard_tool_comes_first(environ: dict[str, str], platform: str, first: str) -> None:
     assert programs_for(environ, platform)[0].argv[0] == first
     report, written = copied("hé", {**XTERM, **environ}, Tools(first), platform=platform)
-    assert report == f"with {first}"
+    assert report == f"copied it with {first}"
     assert written == ""
 
 
@@ -57,14 +57,14 @@ def test_clipboard_tool_of_a_remote_machine_is_not_used_over_ssh() -> None:
     environ = {**XTERM, "SSH_CONNECTION": "a b", "DISPLAY": ":0", "WAYLAND_DISPLAY": "w"}
     tools = Tools("wl-copy", "xclip")
     report, written = copied("x", environ, tools)
-    assert report == "through the terminal (OSC 52)"
+    assert report == "copied it through the terminal (OSC 52)"
     assert tools.given == []
     assert written == "\x1b]52;c;eA==\x07"
 
 
 def test_missing_or_failing_tool_is_followed_by_the_next() -> None:
     tools = Tools("xsel")
-    assert copied("x", {**XTERM, "DISPLAY": ":0"}, tools)[0] == "with xsel"
+    assert copied("x", {**XTERM, "DISPLAY": ":0"}, tools)[0] == "copied it with xsel"
 
 
 def test_windows_clipboard_gets_its_encoding() -> None:
@@ -90,7 +90,7 @@ def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> No
     text = "long\n" * MAX_TERMINAL_BYTES
     report, written = copied(text, XTERM, Tools(), tmp_path / "state")
     path = tmp_path / "state" / "copied.txt"
-    assert report == f"to {path} (too long for the terminal's clipboard)"
+    assert report == f"copied it to {path} (too long for the terminal's clipboard)"
     assert written == ""
     assert path.read_text(encoding="utf-8") == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -99,7 +99,7 @@ def test_text_too_long_for_osc52_is_copied_to_a_named_file(tmp_path: Path) -> No
 @pytest.mark.parametrize("term", ["dumb", "linux", ""])
 def test_text_is_copied_to_a_file_without_a_clipboard(term: str) -> None:
     report, written = copied("x", {"TERM": term}, Tools())
-    path = Path(report.removeprefix("to ").partition(" (")[0])
+    path = Path(report.removeprefix("copied it to ").partition(" (")[0])
     try:
         assert path.read_text(encoding="utf-8") == "x"
         assert written == ""
@@ -111,7 +111,7 @@ def test_text_is_copied_to_a_file_without_a_clipboard(term: str) -> None:
 def test_copy_without_any_method_reports_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     report, _ = copied("x", {"TERM": "dumb"}, Tools(), tmp_path / "file")
-    assert report.startswith("failed: ")
+    assert report == "could not copy it: this terminal has no clipboard, and no file could be written (File exists)"
 
 
 def test_real_tool_gets_the_text_and_a_failure_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

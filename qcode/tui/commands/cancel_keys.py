@@ -14,6 +14,7 @@ from qcode.text.numbers import count_text
 from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.shell_lines import ShellLines
+from qcode.tui.terminal.clipboard import CopyResult
 from qcode.tui.turns import Turns
 from qcode.values import dataclass
 
@@ -36,8 +37,8 @@ class _FirstPress:
 class CancelKeys:
     """The actions of Esc and Ctrl+C.
 
-    `clock` returns seconds. `copy` copies a text and returns the words that follow "Copied". `close_aside` closes the
-    side question and returns whether one was open.
+    `clock` returns seconds. `copy` copies a text. `close_aside` closes the side question and returns whether one was
+    open.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class CancelKeys:
         shell: ShellLines,
         servers: ServerWatch,
         clock: Callable[[], float],
-        copy: Callable[[str], str],
+        copy: Callable[[str], CopyResult],
         close_aside: Callable[[], bool],
     ) -> None:
         self._app = app
@@ -120,7 +121,7 @@ class CancelKeys:
             selected = self._announced_text
         self._announced_text = ""
         if selected:
-            self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
+            self.hint(self._copy(selected).report(count_text(len(selected), "character")))
             self._app.screen.clear_selection()
             prompt.end_selection()
         elif prompt.leave_search() or self._shell.stop() or self._stop_turn():

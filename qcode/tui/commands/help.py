@@ -160,9 +160,8 @@ def _doctor(context: CommandContext, _argument: str) -> None:
     if context.app_view is not None:
         from qcode.tui.screens.inspection import FindingsScreen
 
-        context.required_app_view.open_screen(
-            FindingsScreen(partial(context.agent.doctor_lines, is_in_app=True)), lambda _: None
-        )
+        examine = partial(context.agent.doctor_lines, is_in_app=True)
+        context.app_view.open_screen(FindingsScreen(examine, context.app_view.copy_text), lambda _: None)
     else:
         context.view.run_later(_show_findings(context))
 

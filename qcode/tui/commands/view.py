@@ -153,7 +153,7 @@ VIEW: tuple[Command, ...] = (
         "redraw",
         "Redraw",
         "Redraw the screen.",
-        lambda context, _: context.required_app_view.redraw(),
+        lambda context, _: context.required_app_view.themed_app.redraw(),
         keys=("ctrl+l",),
         needs_app=True,
     ),

@@ -28,6 +28,7 @@ from qcode.tui.screens.pager import LESS_KEYS, PagerScreen, ScrollUnit, hanging_
 from qcode.tui.screens.permission_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
+from qcode.tui.terminal.clipboard import CopyResult
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 _MARK_STYLES = {"! ": "$text-warning", "✗ ": "$text-error"}
@@ -44,8 +45,9 @@ class FindingsScreen(ModalScreen[None]):
         Binding("c", "copy", "Copy", priority=True, show=False),
     ]
 
-    def __init__(self, examine: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, examine: Callable[[], Sequence[str]], copy: Callable[[str], CopyResult]) -> None:
         super().__init__()
+        self._copy = copy
         self._examine = examine
         """Returns the findings as lines; lines without an indent are headings. It blocks, so it runs in a thread."""
 
@@ -73,8 +75,10 @@ class FindingsScreen(ModalScreen[None]):
         scroll_by(self.query_one("#findings-scroll", VerticalScroll), unit, step)
 
     def action_copy(self) -> None:
-        self.app.copy_to_clipboard("\n".join(self.lines))
-        self.query_one("#findings-title", Static).update(Content.assemble(("Doctor", "bold"), ("  copied", "$muted")))
+        report = self._copy("\n".join(self.lines)).report("the findings")
+        self.query_one("#findings-title", Static).update(
+            Content.assemble(("Doctor", "bold"), (f"  {report}", "$muted")).truncate(self.size.width - 4, ellipsis=True)
+        )
 
     @work
     async def _load_lines(self) -> None:

@@ -33,6 +33,19 @@ class ClipboardProgram:
     encoding: str = "utf-8"
 
 
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """How a text was copied, or why it was not."""
+
+    words: str
+    """The way, such as `with xclip`; otherwise the reason."""
+    is_copied: bool = True
+
+    def report(self, subject: str) -> str:
+        """Return the result for the user, such as `copied 12 characters with xclip` for the subject `12 characters`."""
+        return f"copied {subject} {self.words}" if self.is_copied else f"could not copy {subject}: {self.words}"
+
+
 def programs_for(environ: Mapping[str, str], platform: str) -> tuple[ClipboardProgram, ...]:
     """Return the programs that reach the user's clipboard from here, best first."""
     programs: list[ClipboardProgram] = []
@@ -98,26 +111,26 @@ class Clipboard:
         self._folder = folder
         self._run_program = run if run is not None else run_program
 
-    def copy(self, text: str) -> str:
-        """Copy `text`; return the words that follow "Copied", such as `with xclip`."""
+    def copy(self, text: str) -> CopyResult:
+        """Copy `text` by the first method that works, the last of which is a file."""
         for program in programs_for(self._environ, self._platform):
             if self._run_program(program.argv, text.encode(program.encoding, "replace")):
-                return f"with {program.argv[0]}"
+                return CopyResult(f"with {program.argv[0]}")
         sequence = osc52(text, self._environ)
         if sequence and has_osc52(self._environ):
             self._write(sequence)
-            return "through the terminal (OSC 52)"
+            return CopyResult("through the terminal (OSC 52)")
         reason = "too long for the terminal's clipboard" if not sequence else "this terminal has no clipboard"
         return self._copy_to_file(text, reason)
 
-    def _copy_to_file(self, text: str, reason: str) -> str:
-        """Copy `text` into a file; return its path, and the `reason` for not using the clipboard, in words."""
+    def _copy_to_file(self, text: str, reason: str) -> CopyResult:
+        """Copy `text` into a file. `reason`: why the clipboard is not used, in words."""
         try:
             path = self._make_file()
             path.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
-            return f"failed: {reason}, and no file could be written ({error.strerror})"
-        return f"to {path} ({reason})"
+            return CopyResult(f"{reason}, and no file could be written ({error.strerror})", is_copied=False)
+        return CopyResult(f"to {path} ({reason})")
 
     def _make_file(self) -> Path:
         """Return an empty file that only the user can read."""

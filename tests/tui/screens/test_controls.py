@@ -332,6 +332,7 @@ def test_findings_are_collected_in_the_background_and_can_be_copied(tmp_path: Pa
         assert "[brackets]" in findings(run)
         await run.pilot.press("c")
         assert run.app.clipboard == "\n".join(FINDINGS)
+        assert plain(run, "#findings-title") == "Doctor  copied the findings through the terminal (OSC 52)"
         await run.pilot.press("q")
         await run.until(lambda: len(run.app.screen_stack) == 1)
 
