@@ -102,8 +102,7 @@ def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str
         yield "it contains no files for qcode"
     else:
         yield "it contains:"
-        width = max(len(name) for name, _ in files)
-        yield from (f"  {name:<{width}}  {description}" for name, description in files)
+        yield from _file_rows(files)
     if status.changes:
         yield "changes since it was trusted:"
         yield indented(status.differences())
@@ -223,10 +222,17 @@ def _question(folder: Path, root: Path, status: TrustStatus) -> TrustQuestion | 
     files = list(files_in_use(folder, root, status))
     if not files:
         return None
-    width = max(20, *(len(name) for name, _ in files))
-    listing = "\n".join(f"  {name:<{width}}  {description}" for name, description in files)
+    listing = "\n".join(_file_rows(files, min_width=20))
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
     return TrustQuestion(_FACTS.format(heading=heading, folder=label, listing=listing), _QUESTION)
+
+
+def _file_rows(files: Sequence[tuple[str, str]], min_width: int = 0) -> list[str]:
+    """Return names and descriptions in two aligned columns."""
+    from qcode.text.columns import padded, width_of  # runs in a trusted folder do not need it
+
+    width = max(min_width, *(width_of(name) for name, _ in files))
+    return [f"  {padded(name, width)}  {description}" for name, description in files]
 
 
 def indented(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from qcode.agent.agent import Agent
 from qcode.agent.trust import TrustStore
@@ -35,6 +36,18 @@ def test_trust_show_lists_files_and_changes(printed: Printed) -> None:
     assert out[-2:] == ["  -output.max_continuations = 1", "  +output.max_continuations = 2"]
     out, _ = printed("trust", "list")
     assert out == [f"{printed.work}  changed since it was trusted: restricted"]
+
+
+def test_trust_aligns_names_with_wide_characters_by_terminal_cells(printed: Printed) -> None:
+    commands = printed.work / ".qcode/commands"
+    commands.mkdir(parents=True)
+    for name in ("日本語の手順.md", "e\u0301t.md", "review.md"):
+        (commands / name).write_text("Do it.\n")
+    out, _ = printed("trust")
+    rows = [line for line in out if ".qcode/commands" in line]
+    starts = [row.removesuffix(row.partition(".md")[2].lstrip()) for row in rows]
+    assert len(starts) == 3
+    assert len(set(map(cell_len, starts))) == 1, out
 
 
 def test_settings_that_changed_are_not_used(printed: Printed) -> None:

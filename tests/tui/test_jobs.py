@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from qcode.agent.context.attachments import Attachment, job_block, parse_attached, shell_block
 from qcode.protocol.events import ToolFinished, ToolStarted, TurnEvent
@@ -14,6 +15,7 @@ from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import Launch, ToolOutcome
 from qcode.tools.jobs import Job, Jobs
 from qcode.tools.shell import started_outcome
+from qcode.tui.panels.jobs import command_of, commands_of
 from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
 from tests.tui.harness import Running, drive, make_agent
 from tests.tui.scripted import ScriptedConversation, call, ended, says
@@ -380,6 +382,14 @@ def test_linear_mode_asks_before_quitting_stops_a_job(pipe: Path) -> None:
     assert output.count("Quit and stop 1 background job?") == 2
     assert "1  running" in output
     assert output.endswith("(y/n): ")
+
+
+def test_command_of_a_job_is_cut_to_cells_of_the_terminal() -> None:
+    wide, plain = Job(1, "echo " + "日本語" * 30, None, 100), Job(2, "echo " + "abc" * 30, None, 100)
+    assert cell_len(command_of(wide)) <= 60
+    assert command_of(wide).endswith("語…")
+    assert len(command_of(plain)) == 60
+    assert cell_len(commands_of([wide] * 9)) <= 240
 
 
 def test_resumed_session_shows_sent_output_as_a_card() -> None:

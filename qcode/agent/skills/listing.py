@@ -10,6 +10,7 @@ from qcode.agent.context.placeholders import counts_from_one
 from qcode.agent.skills.library import SkillLibrary, file_names
 from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import cut, one_line, visible, visible_line
+from qcode.text.columns import padded, width_of
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
@@ -64,11 +65,11 @@ def list_rows(skills: SkillLibrary) -> list[JsonObject]:
 
 def _rows(skills: SkillLibrary) -> Iterator[str]:
     discovered = skills.discovered
-    width = max((len(skill.handle) for skill in discovered.skills), default=0)
+    width = max((width_of(skill.handle) for skill in discovered.skills), default=0)
     for skill in sorted(discovered.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
         description = cut(one_line(skill.description), _MAX_DESCRIPTION_CHARS)
-        yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
+        yield f"{padded(skill.handle, width)}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
     for clash in discovered.name_clashes:
         hidden, used = _shown_folder(clash.hidden), _shown_folder(clash.used)

@@ -27,6 +27,7 @@ from qcode.config import folder_rules
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
+from qcode.text.columns import padded, width_of
 from qcode.text.numbers import bytes_text, count_text
 from qcode.values import dataclass
 
@@ -104,8 +105,9 @@ def _listing(paths: ConfigPaths, items: Sequence[StoredItem], names: Sequence[st
         yield f"qcode keeps no files in {short_path(paths.config_dir)} and {short_path(paths.state_dir)}."
     else:
         yield "qcode keeps:"
-        width = max(len(short_path(item.path)) for item in items)
-        yield from (f"  {short_path(item.path):<{width}}  {bytes_text(item.size):>8}  {item.meaning}" for item in items)
+        width = max(width_of(short_path(item.path)) for item in items)
+        for item in items:
+            yield f"  {padded(short_path(item.path), width)}  {bytes_text(item.size):>8}  {item.meaning}"
     if names:
         yield f"  keys of {', '.join(names)}"
     project_folders = [folder for folder in _project_folders(paths) if folder.exists()]

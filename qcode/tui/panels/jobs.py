@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qcode.protocol.events import Level
-from qcode.text.clean import clean, cut, shown_line
+from qcode.text.clean import clean, shown_line
 from qcode.text.numbers import age_text, count_text
 from qcode.text.redrawn import redrawn
 from qcode.tools.shell import background_job
 from qcode.tui.transcript.cards import CardState, CardUpdate
+from qcode.tui.transcript.line import crop
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -186,7 +187,7 @@ def _has_succeeded(job: Job) -> bool:
 
 def command_of(job: Job) -> str:
     """Return the command of a job in one line, with everything visible."""
-    return shown_line(job.command, _COMMAND_CELLS)
+    return crop(shown_line(job.command, _COMMAND_CELLS), _COMMAND_CELLS)
 
 
 def quit_question(running: Sequence[Job]) -> str:
@@ -196,4 +197,4 @@ def quit_question(running: Sequence[Job]) -> str:
 
 def commands_of(running: Sequence[Job]) -> str:
     """Return the commands of jobs in one line."""
-    return cut(", ".join(command_of(job) for job in running), 4 * _COMMAND_CELLS)
+    return crop(", ".join(command_of(job) for job in running), 4 * _COMMAND_CELLS)
