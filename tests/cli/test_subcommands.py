@@ -41,6 +41,30 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return printed
 
 
+def test_paths_below_the_home_folder_have_a_tilde_except_in_json_and_errors(
+    printed: Printed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file, short = tmp_path / "home" / "config.toml", "~/home/config.toml"
+    assert printed("config", "set", "ui.vim", "true")[0] == [f"ui.vim = true in {short}"]
+    assert f"ui.vim = true  ({short}:2)" in printed("config", "show")[0]
+    assert json.loads(printed("config", "set", "ui.vim", "false", "--json")[0][0])["file"] == str(file)
+    assert printed("config", "unset", "ui.vim")[0] == [f"ui.vim is not set in {short} (was false)"]
+    assert printed("config", "path")[0] == [str(file)]
+    assert printed("mcp", "add", "files", "--", "npx")[0] == [
+        f"added files to {short}; qcode starts it in the next session"
+    ]
+    assert printed("mcp", "show", "files")[0][0].startswith(f"file:     {short}:")
+    assert printed("mcp", "remove", "files")[0] == [f"removed files from {short}"]
+    file.write_text(
+        '[providers.desk]\ntype = "openai"\nbase_url = "http://127.0.0.1:1/v1"\nheaders = { Authorization = "k" }\n'
+    )
+    rows = printed("auth", "status", "desk")[0]
+    assert rows == [f"desk  headers in the configuration ({short}:4)"]
+    file.write_text("nonsense\n")
+    assert str(file) in printed("config", "show", code=52)[1][0], "a line of a file that must be mended"
+
+
 def test_project_settings_are_shown_if_it_is_trusted(printed: Printed) -> None:
     (printed.work / ".qcode").mkdir()
     (printed.work / ".qcode/config.toml").write_text("[output]\nmax_continuations = 1\n")

@@ -19,7 +19,8 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.keys.store import KeyLocation, StoredKey
 from qcode.agent.models.selection import DEMO, Selection, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
-from qcode.config.settings import Settings
+from qcode.config.paths import with_tilde
+from qcode.config.settings import DEFAULT, Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
@@ -67,7 +68,7 @@ class CredentialRow:
             case "keyring" | "file":
                 description = f"stored in the {'keyring' if self.source == 'keyring' else 'key file'}"
             case "config":
-                description = f"headers in the configuration ({self.name})"
+                description = f"headers in the configuration ({with_tilde(self.name)})"
             case "not needed":
                 description = "needs no key"
             case _:
@@ -108,8 +109,9 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
             spec.name, "none", status="run gcloud auth application-default login, and set GOOGLE_CLOUD_PROJECT"
         )
     if spec.headers:
-        origin = settings.origin(f"providers.{spec.name}.headers")
-        return CredentialRow(spec.name, "config", str(origin))
+        prefix = f"providers.{spec.name}.headers."
+        origins = [origin for name, origin in settings.origins.items() if name.startswith(prefix)]
+        return CredentialRow(spec.name, "config", str(origins[0] if origins else DEFAULT))
     if not needs_key(spec, settings, keys.env):
         return CredentialRow(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)

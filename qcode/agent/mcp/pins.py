@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerSpec, digest
 from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
+from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import ServerApproval
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
@@ -150,7 +151,7 @@ def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -
     server are shown, because a file of the project does not contain a key of the user.
     """
     label = "command:" if spec.config.url is None else "address:"
-    summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"
+    summary = f"file:     {visible(with_tilde(str(spec.origin)))}\n{label}  {visible(spec.target)}"
     rows = [spec.detail() if spec.is_from_project else summary]
     changes = pins.changed_files(spec, files)
     rows += [f"starts:   {visible(name)}{_file_note(file)}" for name, file in sorted(files.items())]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from qcode.config.paths import MCP_FILE
+from qcode.config.paths import MCP_FILE, with_tilde
 from qcode.config.settings import McpServer, Origin, Settings
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.text.clean import visible
@@ -116,7 +116,7 @@ class ServerSpec:
         Values are not redacted: call this for a server of a project, whose file has no secrets of the user.
         """
         config = self.config
-        rows = [("file:", str(self.origin))]
+        rows = [("file:", with_tilde(str(self.origin)))]
         if config.url is not None:
             rows.append(("address:", config.url))
             rows += [("header:", f"{name}: {value}") for name, value in config.headers.items()]

@@ -20,7 +20,7 @@ from qcode.cli.context import check_theme, folder_context
 from qcode.cli.subcommands.reports import FOLDER_FLAGS
 from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.load import Scope, file_layer
-from qcode.config.paths import ConfigPaths, project_file
+from qcode.config.paths import ConfigPaths, project_file, with_tilde
 from qcode.config.schema import KeyPath, dotted, find_key
 from qcode.config.show import setting_rows, value_text
 from qcode.protocol.errors import ConfigError, ExitCode
@@ -66,7 +66,7 @@ def _show(options: Options, *, is_json: bool) -> int:
     else:
         for warning in context.settings.warnings:
             write_stderr(warning)
-        write_stdout("".join(f"{row.key} = {row.value}  ({row.origin})\n" for row in rows))
+        write_stdout("".join(f"{row.key} = {row.value}  ({with_tilde(str(row.origin))})\n" for row in rows))
         if problem is not None:
             write_stderr(str(problem))
     return ExitCode.OK if problem is None else problem.exit_code
@@ -121,11 +121,11 @@ def _change_text(path: KeyPath, before: str | None, after: dict[KeyPath, str], f
     """Return the line about a change. `before` is the old value of the key, `after` has the new values of the file."""
     value = after.get(path)
     if value is None and any(other[: len(path)] == path for other in after):
-        return f"{dotted(path)} is set in {file}"
+        return f"{dotted(path)} is set in {with_tilde(str(file))}"
     if value is None:
-        return f"{dotted(path)} is not set in {file}" + (f" (was {before})" if before else "")
+        return f"{dotted(path)} is not set in {with_tilde(str(file))}" + (f" (was {before})" if before else "")
     was = f" (was {before})" if before not in (None, value) else ""
-    return f"{dotted(path)} = {value}{was} in {file}"
+    return f"{dotted(path)} = {value}{was} in {with_tilde(str(file))}"
 
 
 # The effects of the modes and of the values of `tools.sandbox`, for `_safety_note`.
@@ -171,4 +171,6 @@ def _precedence_note(options: Options, context: RunContext, path: KeyPath, file:
         return ""
     key = find_key(path)
     explicit = now.settings.explicit_values.get(dotted(path))
-    return "" if key is None else f"{origin} takes precedence: {dotted(path)} is still {value_text(key, explicit)}"
+    if key is None:
+        return ""
+    return f"{with_tilde(str(origin))} takes precedence: {dotted(path)} is still {value_text(key, explicit)}"

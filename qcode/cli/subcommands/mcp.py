@@ -135,14 +135,16 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
         else:
             _check_value(path, value)
     if name in _user_settings(paths).mcp_servers:
-        raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
+        file = with_tilde(str(paths.config_file))
+        raise UsageError(f"{file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
     pairs = (*env.items(), *headers.items())
     secret_names = [secret_name for secret_name, value in pairs if may_be_secret(secret_name) and "${" not in value]
     for secret_name in secret_names:
         hint = f"to keep it out of the file, write '${{{_variable(secret_name)}}}' instead"
-        write_stderr(f"the value of {secret_name} is stored unencrypted in {paths.config_file}; {hint}")
-    write_stdout(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
+        file = with_tilde(str(paths.config_file))
+        write_stderr(f"the value of {secret_name} is stored unencrypted in {file}; {hint}")
+    write_stdout(f"added {name} to {with_tilde(str(paths.config_file))}; qcode starts it in the next session\n")
     return 0
 
 
@@ -180,12 +182,12 @@ def _remove(name: str) -> int:
     settings = _user_settings(paths)
     if name not in settings.mcp_servers:
         hint = suggestion(name, settings.mcp_servers)
-        refusal = f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"'
+        refusal = f'{with_tilde(str(paths.config_file))} has no tool server "{single_spaced(name, 40)}"'
         raise UsageError(f"{refusal}; {hint}" if hint else refusal)
     _forget_login(name, settings, paths)
     change_table(paths.config_file, ("mcp_servers", name), None)
     Pins(paths.state_dir).forget(key_of_server(USER_SCOPE, name))
-    write_stdout(f"removed {name} from {paths.config_file}\n")
+    write_stdout(f"removed {name} from {with_tilde(str(paths.config_file))}\n")
     return 0
 
 
