@@ -35,9 +35,10 @@ from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 from qcode.text.pattern import lazy_pattern
+from qcode.tools.processes import DEPTH_VARIABLE
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
-from qcode.tools.workspace import DEPTH_VARIABLE, Scratch, Workspace, sweep_scratch
+from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData

@@ -24,9 +24,9 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import LiveOutput, OutputCollector
-from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
-from qcode.tools.workspace import Workspace, command_environment
+from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600

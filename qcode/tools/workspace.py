@@ -11,13 +11,12 @@ import fcntl
 import os
 import shutil
 import stat
-import sys
 import tempfile
 import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.protocol.tools import Refused
-from qcode.text.pattern import lazy_pattern
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, LoadedFile, Snapshot, explain
 from qcode.values import dataclass
@@ -556,44 +554,3 @@ def _release(folder: Path, descriptor: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
         os.close(descriptor)
-
-
-_PASSED_VARIABLES = frozenset(
-    {
-        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
-        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
-        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
-        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI", "QCODE_HOME",
-    }
-)  # fmt: skip
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
-_LOCALE = lazy_pattern(r"LC_[A-Z]+")
-_OTHER_ENCODING = lazy_pattern(r"(?i)(LC_ALL|LC_CTYPE|LANG)=(?!(C|POSIX|.*\.utf-?8(@.*)?)?$).*")
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-DEPTH_VARIABLE = "QCODE_DEPTH"
-"""The number of qcode processes above a process. A program that qcode starts gets a number one higher."""
-
-_FIXED_VARIABLES = {
-    **dict.fromkeys(("PAGER", "MANPAGER", "GIT_PAGER"), "cat"),
-    "TERM": "dumb",
-    "GIT_TERMINAL_PROMPT": "0",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
-
-
-def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a shell command: the harmless variables of `environment`, with pagers turned off.
-
-    PATH contains absolute folders only. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. Locales of
-    other encodings become `C.UTF-8`, like the text of commands: in `ja_JP.SJIS`, bash reads `ă\\` as two letters.
-    """
-    passed = {name: environment[name] for name in environment if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)}
-    if sys.getfilesystemencoding() == "utf-8":
-        passed |= {name: "C.UTF-8" for name, value in passed.items() if _OTHER_ENCODING.fullmatch(f"{name}={value}")}
-    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
-    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    depth = environment.get(DEPTH_VARIABLE, "")
-    child_depth = str(int(depth) + 1) if depth.isdecimal() and len(depth) < 4 else "1"  # it may be any text
-    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": ":".join(parts) or DEFAULT_PATH}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from qcode.tools.processes import command_environment
 from qcode.tools.tool import ToolRunContext
-from qcode.tools.workspace import command_environment
 from tests.tools.conftest import TOOLS, ToolRunner
 
 
