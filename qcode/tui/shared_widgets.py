@@ -221,6 +221,11 @@ class SteadyInput(Input):
         return strip
 
     def _place_cursor(self, _screen: object) -> None:
-        """Put the cursor of the terminal where the next character appears, also if the text or the field has moved."""
-        if self.has_focus:
+        """Put the cursor of the terminal where the next character appears, also if the text or the field has moved.
+
+        Textual reports a new layout after it has written the screen, and writes the cursor only with the next change.
+        So the field is painted again.
+        """
+        if self.has_focus and self.app.cursor_position != self.cursor_screen_offset:
             self.app.cursor_position = self.cursor_screen_offset
+            self.refresh()

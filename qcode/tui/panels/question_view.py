@@ -297,13 +297,6 @@ class AnswerField(EditingArea):
         """The text with every paste expanded."""
         return self._pastes.expand(self.text)
 
-    def on_mount(self) -> None:
-        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
-
-    def _place_cursor(self, _screen: object) -> None:
-        if self.has_focus:
-            self.app.cursor_position = self.cursor_screen_offset
-
     def on_key(self, event: events.Key) -> None:
         row, column = self.cursor_location
         is_escaped = event.key == "enter" and self.document[row][:column].endswith("\\")

@@ -93,6 +93,19 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         )
         self.cursor_blink = False
 
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
+
+    def _place_cursor(self, _screen: object) -> None:
+        """Move the terminal's cursor too. Textual does this for keys, but not if the field itself moves.
+
+        Textual reports a new layout after it has written the screen, and writes the cursor only with the next change.
+        So the field is painted again.
+        """
+        if self.has_focus and self.app.cursor_position != self.cursor_screen_offset:
+            self.app.cursor_position = self.cursor_screen_offset
+            self.refresh()
+
     def replace_in_one_step(self, text: str, start: Location, end: Location) -> None:
         """Replace a range by `text` in one undo step, with the cursor after it."""
         self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)

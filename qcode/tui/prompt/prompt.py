@@ -112,14 +112,6 @@ class Prompt(EditingArea):
         self._is_mention = False  # whether the menu completes a mention, not a command
         self._kind: PromptKind = "prompt"
 
-    def on_mount(self) -> None:
-        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
-
-    def _place_cursor(self, _screen: object) -> None:
-        """Move the terminal's cursor too. Textual does this for keys, but not if the prompt itself moves."""
-        if self.has_focus:
-            self.app.cursor_position = self.cursor_screen_offset
-
     def set_sources(self, sources: CompletionSources) -> None:
         """Use the completions of `sources` from now on, and offer them for the current text."""
         self._sources = sources

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 from textual.app import App
 from textual.events import MouseScrollDown, MouseScrollUp
+from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -407,6 +408,19 @@ def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> N
         field = run.app.screen.query_one(SteadyInput)
         assert len(run.app.screen.query_one(Finder).rows) < 5
         assert run.app.cursor_position == field.cursor_screen_offset
+
+    drive(test)
+
+
+def test_cursor_of_the_terminal_is_written_at_the_filter_when_a_list_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Offset] = []
+
+    async def test(run: Running) -> None:
+        monkeypatch.setattr(App, "post_display_hook", lambda app: written.append(app.cursor_position))
+        await run.pilot.press("ctrl+p")
+        await run.until(lambda: isinstance(run.app.screen, PalettePicker))
+        field = run.app.screen.query_one(SteadyInput)
+        await run.until(lambda: written[-1] == field.cursor_screen_offset != (0, 0))
 
     drive(test)
 
