@@ -52,10 +52,13 @@ def named_by(base: type) -> set[str]:
     return named_in(ast.parse(textwrap.dedent(inspect.getsource(base))))
 
 
-def test_no_other_module_imports_a_private_module_of_textual() -> None:
+def test_no_other_module_imports_a_private_module_or_name_of_textual() -> None:
     for name, tree in sources():
         imported = {
-            node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module is not None
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
         } | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         textual = {module for module in imported if module.partition(".")[0] == "textual"}
         assert [module for module in textual if any(map(private, module.split(".")))] == [], name

@@ -56,6 +56,10 @@ def test_added_sequence_is_read_as_its_key(monkeypatch: pytest.MonkeyPatch) -> N
     assert keys(internals.KeyParser().feed("\x1b\x0e")) == ["alt+backspace"]
 
 
+def test_character_has_the_key_that_textual_reports() -> None:
+    assert [internals.key_of_character(character) for character in "?a/"] == ["question_mark", "a", "slash"]
+
+
 def test_parser_is_fed_text_and_ticks() -> None:
     parser = internals.KeyParser()
     assert keys([*parser.feed("a\x1b[A"), *parser.tick()]) == ["a", "up"]

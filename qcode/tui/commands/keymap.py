@@ -6,10 +6,11 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 
 from textual.binding import Binding, BindingsMap
-from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
 from qcode.text.match import nearest_hint
 from qcode.tui.commands.command import Command, CommandContext
+from qcode.tui.terminal.textual_internals import key_of_character
 
 NO_KEY = "none"
 """The value that removes all keys of a command."""
@@ -69,7 +70,7 @@ def _textual_key(key: str) -> str:
     """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
     *modifiers, last = key.split("+") if key != "+" else ["+"]
     if len(last) == 1 and not last.isalnum():
-        last = _character_to_key(last)
+        last = key_of_character(last)
     if len(last) > 1 or modifiers:
         last = last.lower()
     return "+".join((*sorted(modifier.lower() for modifier in modifiers), last))

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qcode.protocol.approvals import effective_mode, mode_label
+from qcode.agent.sessions.replay import plans_in
+from qcode.protocol.approvals import NO_OPTIONS, effective_mode, mode_label
 from qcode.text.clean import quoted
 from qcode.text.match import unknown_name_error
 from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.preferences import MODES, meaning_of
-
-if TYPE_CHECKING:
-    pass
-
-import asyncio
-from typing import TYPE_CHECKING
-
-from qcode.agent.sessions.replay import plans_in
-from qcode.protocol.approvals import NO_OPTIONS
 
 if TYPE_CHECKING:
     from qcode.agent.permissions import CheckedKind

@@ -73,14 +73,14 @@ class PasteParser(AltKeyParser):
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
         if not data:
-            yield from self._feed_keys(data)
+            yield from self.feed_keys(data)
         while data:
             if self._pasted_chunks is None:
                 data = yield from self._parse_keys(data)
             else:
                 data = yield from self._collect_paste(data)
 
-    def _feed_keys(self, keys: str) -> Iterable[Message]:
+    def feed_keys(self, keys: str) -> Iterable[Message]:
         """Yield the events of input outside pastes; an empty text stands for the end of the input."""
         yield from super().feed(keys)
 
@@ -92,7 +92,7 @@ class PasteParser(AltKeyParser):
         """
         start = (self._last_chars + data).find(_PASTE_START)
         end = len(data) if start < 0 else start + len(_PASTE_START) - len(self._last_chars)
-        yield from self._feed_keys(data[:end])
+        yield from self.feed_keys(data[:end])
         self._last_chars = (self._last_chars + data)[-len(_PASTE_START) + 1 :]
         if start >= 0:
             self._last_chars, self._pasted_chunks = "", []
@@ -169,16 +169,16 @@ class ReportParser(PasteParser):
     def feed(self, data: str) -> Iterable[Message]:
         yield from super().feed(self._with_enter_keys(data) if self.early_bytes else data)
 
-    def _feed_keys(self, keys: str) -> Iterable[Message]:
+    def feed_keys(self, keys: str) -> Iterable[Message]:
         if not keys:
             yield from self._release_held()
-            yield from super()._feed_keys(keys)
+            yield from super().feed_keys(keys)
             return
         keys, self.held = self.held + keys, ""
         end = 0  # the index in `keys` after the last report
         for report in _REPORT.finditer(keys):
             if report.start() > end:
-                yield from super()._feed_keys(keys[end : report.start()])
+                yield from super().feed_keys(keys[end : report.start()])
             end = report.end()
             type(self).asked_at = float("-inf")
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
@@ -187,7 +187,7 @@ class ReportParser(PasteParser):
         if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._expects_answer):
             keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
         if keys:
-            yield from super()._feed_keys(keys)
+            yield from super().feed_keys(keys)
 
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""
@@ -204,7 +204,7 @@ class ReportParser(PasteParser):
     def _release_held(self) -> Iterable[Message]:
         keys, self.held = self.held, ""
         if keys:
-            yield from super()._feed_keys(keys)
+            yield from super().feed_keys(keys)
 
     @property
     def _expects_answer(self) -> bool:

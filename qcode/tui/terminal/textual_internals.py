@@ -25,6 +25,7 @@ from textual.binding import BindingsMap
 from textual.box_model import BoxModel
 from textual.driver import Driver
 from textual.geometry import Region, Size, Spacing
+from textual.keys import _character_to_key
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -50,6 +51,7 @@ __all__ = [
     "is_closing",
     "is_mounted",
     "is_suspending_to_shell",
+    "key_of_character",
     "refresh_ansi_colors",
     "repaint_moved_widgets",
     "set_bindings",
@@ -63,6 +65,11 @@ def add_key_sequence(sequence: str, key: str) -> None:
     """Read `sequence` from the terminal as `key`. Textual has no public way to add one."""
     keys = (SimpleNamespace(value=key),)  # the parser reads only `value` of a key
     ANSI_SEQUENCES_KEYS[sequence] = keys  # type: ignore[index]  # a dict, typed as a read-only Mapping
+
+
+def key_of_character(character: str) -> str:
+    """Return the key of a character as Textual reports it: `question_mark` for `?`. Only the reverse is public."""
+    return _character_to_key(character)
 
 
 def use_parser(parser: type[XTermParser]) -> None:
