@@ -416,9 +416,10 @@ class Presenter:
         if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event)
-        interrupted = f"interrupted while waiting: {self._wait}" if self._wait else "interrupted"
+        closing = [closing_text(event, self._changes)]
+        if is_cancelled:  # the reason of a wait is last, because a narrow screen cuts it
+            closing = ["interrupted while waiting" if self._wait else "interrupted", *closing, self._wait]
         self._wait = ""
-        closing = [interrupted if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
         # `/compact` has no `TurnStarted` event, which would reset these for the next turn.

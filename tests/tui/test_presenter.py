@@ -319,19 +319,18 @@ def test_wait_is_a_countdown() -> None:
 @pytest.mark.parametrize(
     ("events", "mark"),
     [
-        ((Waiting(3.0, "rate limited", 2),), "interrupted while waiting: rate limited"),
-        ((LimitReached(LIMIT, 7_800),), "interrupted while waiting: limit until"),
-        ((Waiting(3.0, "rate limited", 2), StepStarted(1)), "interrupted"),
+        ((Waiting(3.0, "rate limited", 2),), "interrupted while waiting · 12 s · rate limited"),
+        ((LimitReached(LIMIT, 7_800),), "interrupted while waiting · 12 s · limit until"),
+        ((Waiting(3.0, "rate limited", 2), StepStarted(1)), "interrupted · 12 s"),
     ],
 )
-def test_mark_of_a_turn_that_was_interrupted_during_a_wait_names_the_wait(
+def test_mark_of_a_turn_that_was_interrupted_during_a_wait_names_the_wait_after_the_figures(
     events: Sequence[TurnEvent], mark: str
 ) -> None:
-    record = present(*events, ended(Outcome.CANCELLED), ended(Outcome.CANCELLED))
-    (_, first), (_, second) = record.of("mark")
+    over = replace(ended(Outcome.CANCELLED, cost=None), seconds=12.0)
+    (_, first), (_, second) = present(*events, over, over).of("mark")
     assert first.startswith(mark)
-    assert (first == "interrupted") == (mark == "interrupted")
-    assert second == "interrupted"
+    assert second == "interrupted · 12 s"
 
 
 def test_note_of_a_reply_is_shown_once() -> None:
