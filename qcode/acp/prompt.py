@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -182,7 +183,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
 def _linked_file(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -> Block:
     """Return a linked file as an attachment; raise `InputError` if it cannot be attached."""
     label = _shown_path(path, folder)
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     why_not = why_not_read(real)
     if why_not:
         raise InputError(f"{label}: {why_not}")

@@ -149,7 +149,7 @@ class TrustStore:
 
     def forget(self, root: Path) -> bool:
         """Revoke trust in this path, even of a replaced folder; return whether it was trusted. Raise `OSError`."""
-        path = str(root.resolve())
+        path = os.path.realpath(root)
         rows = self._folders()
         remaining = [row for row in rows if row["path"] != path]
         if remaining == rows:

@@ -152,7 +152,7 @@ def _forget(store: TrustStore, folder: Path) -> int:
         was_trusted = store.forget(folder)
     except OSError as error:
         raise QcodeError(f"cannot remove trust: {store.path}: {error.strerror}") from None
-    write_stdout(f"{visible(str(folder.resolve()))}: {'no longer trusted' if was_trusted else 'was not trusted'}\n")
+    write_stdout(f"{visible(os.path.realpath(folder))}: {'no longer trusted' if was_trusted else 'was not trusted'}\n")
     return 0
 
 

@@ -246,10 +246,11 @@ def read_typed(key: Key, typed: str) -> object:
 def _possible_values(typed: str) -> list[object]:
     """Return the possible values of a typed text: a TOML value, and the text itself. A date is only text."""
     values: list[object] = [typed.strip()]
-    with contextlib.suppress(tomllib.TOMLDecodeError):
-        value = tomllib.loads(f"value = {typed.strip()}")["value"]
-        if toml_type_name(value) != "a date or time":
-            values.insert(0, value)
+    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError):
+        parsed = tomllib.loads(f"value = {typed.strip()}")
+        # A text of several lines may set further keys.
+        if len(parsed) == 1 and toml_type_name(parsed["value"]) != "a date or time":
+            values.insert(0, parsed["value"])
     return values
 
 

@@ -15,6 +15,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from qcode.safety.paths import real_path
+from qcode.safety.protected_paths import is_within_any
+
 
 class ProgramUnavailable(Exception):  # noqa: N818  # a finding, not a failure
     """The program could not be started or timed out; the text is the reason in a few words."""
@@ -29,9 +32,7 @@ def find_program(name: str, path: str, excluded: Path | Iterable[Path]) -> str |
     folders = [excluded] if isinstance(excluded, Path) else list(excluded)
     for part in safe_parts(path, *folders):
         program = shutil.which(name, path=part)
-        if program is not None and not any(
-            Path(program).resolve().is_relative_to(candidate.resolve()) for candidate in folders
-        ):
+        if program is not None and not is_within_any(real_path(program), map(_real_path_of, folders)):
             return program
     return None
 
@@ -39,10 +40,12 @@ def find_program(name: str, path: str, excluded: Path | Iterable[Path]) -> str |
 def safe_parts(path: str, *excluded: Path) -> list[str]:
     """Return the absolute parts of PATH that are, with links resolved, in none of the `excluded` folders."""
     parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
-    forbidden = [candidate.resolve() for candidate in excluded]
-    return [
-        part for part in parts if not any(Path(part).resolve().is_relative_to(candidate) for candidate in forbidden)
-    ]
+    forbidden = list(map(_real_path_of, excluded))
+    return [part for part in parts if not is_within_any(real_path(part), forbidden)]
+
+
+def _real_path_of(folder: Path) -> str:
+    return real_path(str(folder.absolute()))
 
 
 def run(

@@ -94,6 +94,8 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
         ("providers.lab.api_key", "canary", "unknown key providers.lab.api_key"),
         ("models.a/b.images", "true", "quote a part"),
         ("ui", "x", "ui is a table of keys"),
+        pytest.param("ui.bell", "[" * 5_000, "ui.bell must be true or false", id="deep"),
+        ("model", '"x"\nui.bell = true', "model must be a string on one line"),
     ],
 )
 def test_invalid_change_is_refused_without_showing_the_value(desk: Desk, key: str, value: str, message: str) -> None:

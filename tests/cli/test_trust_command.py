@@ -89,6 +89,12 @@ def test_trust_forget_removes_trust(printed: Printed) -> None:
     assert printed("trust", "list")[0] == ["no folder is trusted"]
 
 
+def test_loop_of_links_is_forgotten_like_any_path(printed: Printed) -> None:
+    (printed.work / "loop").symlink_to("loop")
+    out, _ = printed("trust", "forget", "loop")
+    assert out[0].endswith("loop: was not trusted")
+
+
 def test_unknown_trust_words_are_wrong_usage(printed: Printed) -> None:
     _, err = printed("trust", "everything", code=2)
     assert "trust accept" in err[0]

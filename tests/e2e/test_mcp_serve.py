@@ -62,11 +62,12 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
 
     (cli.work / "link").symlink_to(cli.home)
     (cli.work / "file").touch()
+    (cli.work / "loop").symlink_to("loop")
 
     async def body(session: ClientSession) -> list[Any]:
         refused = [
             await session.call_tool("ask", {"prompt": "hi", "folder": folder})
-            for folder in ("..", "link", str(cli.home), "nowhere", "file", "\0", "a" * 5_000, "sub/../..")
+            for folder in ("..", "link", str(cli.home), "nowhere", "file", "\0", "a" * 5_000, "sub/../..", "loop")
         ]
         empty = await session.call_tool("ask", {"prompt": " "})
         write = await session.call_tool("permissions_check", {"kind": "shell", "value": "rm -rf x"})
@@ -75,7 +76,7 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
 
     *errors, verdict = served(cli, body)
     assert all(error.is_error for error in errors)
-    assert all("folder must be an existing folder in" in error.content[0].text for error in errors[:8])
+    assert all("folder must be an existing folder in" in error.content[0].text for error in errors[:9])
     assert verdict.structured_content["verdict"] == "ask"
 
 

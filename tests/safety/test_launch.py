@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.git_repository import RepositoryProbe, override_variables
-from qcode.safety.launcher import BashSyntax, ProgramUnavailable, run
+from qcode.safety.launcher import BashSyntax, ProgramUnavailable, find_program, run, safe_parts
 from tests.safety.policies import CLEAN, judge_shell, policy_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -61,6 +61,14 @@ def test_bash_of_the_workspace_is_not_run_and_a_missing_bash_asks(tmp_path: Path
     assert BashSyntax(f"{own}:relative:{PATH}", (tmp_path,))("ls") == ""
     assert not mark.exists()
     assert "not found" in BashSyntax("", (Path("/"),))("ls")
+
+
+def test_loop_of_links_in_the_search_path_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    path = f"{tmp_path}/loop:{PATH}"
+    assert safe_parts(path, tmp_path / "work") == path.split(":")
+    assert find_program("bash", path, tmp_path / "work") == find_program("bash", PATH, ())
+    assert find_program("bash", path, tmp_path / "loop") is not None
 
 
 def test_hanging_program_is_killed() -> None:

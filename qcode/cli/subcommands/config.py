@@ -102,7 +102,7 @@ def _change(options: Options, name: str, typed: str | None, *, is_project: bool,
 
 def _project_file(context: RunContext) -> Path:
     file = project_file(context.root)
-    if not file.resolve().is_relative_to(context.root.resolve()):
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(context.root)):
         raise ConfigError("is a link to a file outside the project; change that file instead", file=file)
     return file
 

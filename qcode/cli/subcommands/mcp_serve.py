@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -95,25 +95,27 @@ class _Lines:
 
     def __init__(self, descriptor: int) -> None:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
-        self._lines: asyncio.Queue[tuple[bytes | None] | None] = asyncio.Queue()
-        """The lines, each in a tuple: `(None,)` is a line that is too long, None the end of the input."""
+        self._lines: asyncio.Queue[bytes | Literal["too long", "end"]] = asyncio.Queue()
         self._reader = StdinReader(
-            descriptor, on_line=self._put, on_end=lambda _: self._lines.put_nowait(None), max_line_bytes=MAX_LINE_BYTES
+            descriptor, on_line=self._put, on_end=lambda _: self._lines.put_nowait("end"), max_line_bytes=MAX_LINE_BYTES
         )
 
     def _put(self, line: bytes | None) -> None:
+        """Queue a line; None stands for a line that is too long."""
         self._reader.hold(len(line or b""))
-        self._lines.put_nowait((line,))
+        self._lines.put_nowait("too long" if line is None else line)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
-        while (queued := await self._lines.get()) is not None:
-            (line,) = queued
-            self._reader.release(len(line or b""))
-            text = (line or b"").decode("utf-8", "replace")
-            error = _problem(text) if line is not None else _error(INVALID_REQUEST, _TOO_LONG)
+        while (line := await self._lines.get()) != "end":
+            if line == "too long":
+                await self.refuse(_error(INVALID_REQUEST, _TOO_LONG))
+                continue
+            self._reader.release(len(line))
+            text = line.decode("utf-8", "replace")
+            error = _problem(text)
             if error is not None:
                 await self.refuse(error)
             elif text.strip():
@@ -183,7 +185,7 @@ def _server(options: Options, root: Path) -> MCPServer:
 def _folder_in(root: Path, folder: str) -> Path | None:
     """Return a folder inside `root`, None for anything else, such as a name that no folder can have."""
     try:
-        path = (root / folder).resolve()
+        path = Path(os.path.realpath(root / folder))
         return path if path.is_relative_to(root) and path.is_dir() else None
     except (OSError, ValueError):
         return None

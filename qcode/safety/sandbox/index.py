@@ -73,6 +73,14 @@ class _Folder:
     """Links with the name of a secret."""
 
 
+class _PendingFolder(NamedTuple):
+    """A folder that a pass has not reached."""
+
+    path: str
+    in_dependency: bool
+    in_git: bool
+
+
 class WorkspaceIndex:
     """An index of the protected files in some folders and all their subfolders. Thread-safe."""
 
@@ -95,7 +103,8 @@ class WorkspaceIndex:
             if self._contents is not None and not is_forced and now < self._next_refresh:
                 return self._contents
             walk = _FolderPass(self._folders, self._categories, self._clock, now + MAX_WALK_S)
-            has_changed = walk.refresh(self._roots)
+            was_complete = self._contents is not None and self._contents.is_complete
+            has_changed = walk.refresh(self._roots, was_complete=was_complete)
             if has_changed or self._contents is None or self._watched_paths != _states_of(self._watched_paths):
                 self._contents = self._collect(walk)
             if len(self._folders) > LARGE_TREE_FOLDERS:
@@ -152,12 +161,15 @@ class _FolderPass:
         self._steps = 0
         self.is_complete = True
 
-    def refresh(self, roots: Sequence[str]) -> bool:
-        """Scan new and changed folders, and drop deleted ones; return whether the index may have changed."""
-        if self._folders and not self._has_changed():
+    def refresh(self, roots: Sequence[str], *, was_complete: bool) -> bool:
+        """Scan new and changed folders, and drop deleted ones; return whether the index may have changed.
+
+        If the pass before was not complete, this one continues it.
+        """
+        if not self._has_changed() and was_complete:
             return False
         visited: set[str] = set()
-        pending = [(root, False, False) for root in roots]
+        pending = [_PendingFolder(root, in_dependency=False, in_git=False) for root in roots]
         while pending:
             if self._is_timed_out():
                 self.is_complete = False
@@ -171,9 +183,9 @@ class _FolderPass:
                 self._scan(path, folder)
             for child in folder.children:
                 categories = self.categories_of(child)
-                is_git = in_git or bool(categories & _GIT)
                 if not (in_git and protected_paths.fold(child) in _SKIPPED_GIT_FOLDERS):
-                    pending.append((_join(path, child), in_dependency or bool(categories & _DEPENDENCY), is_git))
+                    is_dependency, is_git = bool(categories & _DEPENDENCY), bool(categories & _GIT)
+                    pending.append(_PendingFolder(_join(path, child), in_dependency or is_dependency, in_git or is_git))
         for path in self._folders.keys() - visited:
             del self._folders[path]
         return True

@@ -168,6 +168,21 @@ def test_walk_past_its_time_limit_is_marked_incomplete(root: Path, monkeypatch: 
     assert found.refresh(is_forced=True).is_complete
 
 
+def test_walk_past_its_time_limit_is_continued_although_no_folder_changed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(200):
+        made(root, f"{number}/.env")
+    monkeypatch.setattr(index, "is_ctime_final", lambda info, now: True)
+    ticks = iter(range(10**9))
+    found = WorkspaceIndex([str(root)], lambda: float(next(ticks)))
+    monkeypatch.setattr(index, "MAX_WALK_S", 1.0)
+    assert len(found.refresh().secrets) < 200
+    monkeypatch.setattr(index, "MAX_WALK_S", 1_000.0)
+    contents = found.refresh(is_forced=True)
+    assert (contents.is_complete, len(contents.secrets)) == (True, 200)
+
+
 def test_links_are_not_followed_and_each_folder_is_walked_once(root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     made(outside, ".env")
