@@ -58,7 +58,7 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
     moment = "now" if is_now else "after a restart"
     if setting.value is None:
         return f"{setting.name} is no longer set; the default applies {moment}."
-    return f"{setting.name} = {setting.display}, {moment}."
+    return f"{setting.name} = {setting.display}; it applies {moment}."
 
 
 class SettingsService:

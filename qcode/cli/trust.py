@@ -52,7 +52,7 @@ Files in this folder have changed since you trusted it:
   {folder}
 
 {changes}"""
-_QUESTION, _QUESTION_AFTER_CHANGE = "Do you trust this folder?", "Do you trust it as it is now?"
+_QUESTION, _QUESTION_AFTER_CHANGE = "Do you trust this folder?", "Do you trust this folder as it is now?"
 _OPTIONS = """\
   1  trust        from now on: its files are used, your rules and modes apply
   2  once         the same, for this run only

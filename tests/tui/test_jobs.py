@@ -323,6 +323,22 @@ def test_quit_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[st
     drive(test)
 
 
+def test_letters_answer_the_question_whether_to_quit(pipe: Path) -> None:
+    async def test(run: Running) -> None:
+        await begun(run, WAITING, pipe.parent)
+        for letter in "ny":
+            await pressed(run, "ctrl+d")
+            await run.until(lambda: isinstance(run.app.screen, QuitPicker))
+            assert "Stop and quit (y)" in run.screen
+            assert run.app.return_value is None
+            await pressed(run, letter)
+            await run.until(lambda: not isinstance(run.app.screen, QuitPicker))
+        await run.until(lambda: run.app.return_value is not None)
+        run.app.agent.toolbox.jobs.end_all()
+
+    drive(test)
+
+
 def test_quit_does_not_ask_after_the_last_job_ended(tmp_path: Path) -> None:
     async def test(run: Running) -> None:
         job = start(run.app.agent.toolbox.jobs, "true", tmp_path)

@@ -168,10 +168,17 @@ class QuitPicker(Picker):
     """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`."""
 
     IS_QUESTION: ClassVar[bool] = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer('quit')", "Quit", priority=True, show=False),
+        Binding("n", "answer('stay')", "Stay", priority=True, show=False),
+    ]
 
     def __init__(self, running: Sequence[Job]) -> None:
         rows = [
-            PickerRow("quit", "Stop and quit", commands_of(running)),
-            PickerRow("stay", "Stay"),
+            PickerRow("quit", "Stop and quit (y)", commands_of(running)),
+            PickerRow("stay", "Stay (n)"),
         ]
         super().__init__(quit_question(running), rows)
+
+    def action_answer(self, answer: str) -> None:
+        self.dismiss(answer)

@@ -111,7 +111,7 @@ def test_boolean_setting_toggles_in_the_file_and_applies_at_once(file: Path) -> 
         await run.pilot.pause()
         rings.append(run.app.terminal_title.has_bell)
         assert file.read_text() == FILE.replace("bell = false", "bell = true")
-        assert about(screen) == "ui.bell = true, now."
+        assert about(screen) == "ui.bell = true; it applies now."
         await run.pilot.press("right")
         assert file.read_text() == FILE
         rings.append(run.app.terminal_title.has_bell)
@@ -145,7 +145,7 @@ def test_number_is_typed_and_a_wrong_one_is_refused_in_place(file: Path) -> None
         await run.pilot.press("ctrl+u", *"12", "left", "1", "enter")
         await run.pilot.pause()
         assert cells(screen, "network.max_retries") == ("112", "yours")
-        assert about(screen) == "network.max_retries = 112, after a restart."
+        assert about(screen) == "network.max_retries = 112; it applies after a restart."
         await run.pilot.press("enter", "ctrl+u", "enter")
         await run.pilot.pause()
         assert cells(screen, "network.max_retries") == ("5", "default")
@@ -261,7 +261,7 @@ def test_setting_can_be_changed_by_a_typed_command(file: Path) -> None:
     async def test(run: Running) -> None:
         await run.send("/config ui.bell true")
         assert run.app.terminal_title.has_bell
-        assert "ui.bell = true, now." in run.text
+        assert "ui.bell = true; it applies now." in run.text
         await run.send("/config ui.bxll")
         assert "Did you mean ui.bell?" in run.text
         await run.type_over("/config ui.bell perhaps")
