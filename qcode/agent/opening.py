@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +19,7 @@ from qcode.agent.context.environment import read_environment
 from qcode.agent.context.memory import InstructionFiles, kinds_of, may_have_skills
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
-from qcode.agent.models.client import Clients
+from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.models.selection import Selection
 from qcode.agent.models.web_search import SearchAccess, search_access
 from qcode.agent.options import LATEST, Options, RunContext
@@ -75,11 +76,6 @@ def _check_depth(context: RunContext) -> None:
         )
 
 
-def _sweep_in_background() -> None:
-    """Remove old scratch folders in a thread, because this may take long."""
-    threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
-
-
 class AgentParts:
     """The objects of one agent, created when it is opened. `Agent` explains the arguments."""
 
@@ -98,6 +94,7 @@ class AgentParts:
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
         self._sampling: Sampling | None = None
+        self._on_failure = ExitStack()  # closes what is open if a later step fails
         self.store = SessionStore(
             context.paths.state_dir,
             context.root,
@@ -110,28 +107,35 @@ class AgentParts:
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
-        kinds = kinds_of(context)
-        self.skills = self._skills(kinds.kinds, sandbox)
-        recording = self._open_recording(selection.name)
-        observer = self._observer()
-        self.clients = clients = Clients(context, self.prompts, self._secrets, observer, recording, wrap)
-        client = clients.connect(selection)
-        clients.check_budget(client)
-        self.provider = client.provider
-        skill = self._skill_tool(kinds.kinds, client.model.window)
-        session, messages, notices = self._session(client.name)
-        messages = tuple(history) or messages
-        self._prune(session.session_id)
-        _sweep_in_background()
-        bound_tools = self._bind_tools(program_tools) if program_tools else ()
-        self.toolbox = self._toolbox(scratch, sandbox, search, kinds.kinds, bound_tools, skill)
-        self.conversation = Conversation(
-            context, clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds.kinds
-        )
-        self._connect_session()
-        self.notices = (*_unused_settings(context, selection), *kinds.problems, *notices)
-        self.notices += () if self.skills is None else self.skills.notices()
-        self.notices += self._use_hooks(hooks or {}, scratch)
+        subagents = kinds_of(context)
+        kinds = subagents.kinds
+        self.skills = self._skills(kinds, sandbox)
+        with self._on_failure:
+            client = self._connect(selection, wrap)
+            self.provider = client.provider
+            skill = self._skill_tool(kinds, client.model.window)
+            bound_tools = self._bind_tools(program_tools) if program_tools else ()
+            self.toolbox = self._toolbox(scratch, sandbox, search, kinds, bound_tools, skill)
+            session, messages, notices = self._session(client.name)
+            messages = tuple(history) or messages
+            self.conversation = Conversation(
+                context, self.clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
+            )
+            self._on_failure.callback(self.conversation.release)
+            self._remove_old_files(session.session_id)
+            self._connect_session()
+            self.notices = (*_unused_settings(context, selection), *subagents.problems, *notices)
+            self.notices += () if self.skills is None else self.skills.notices()
+            self.notices += self._use_hooks(hooks or {}, scratch)
+            self._on_failure.pop_all()
+
+    def _connect(self, selection: Selection, wrap: Callable[[Provider], Provider] | None) -> ModelClient:
+        """Return a client for the model of `selection`, whose requests are observed and recorded."""
+        recording, observer = self._open_recording(selection.name), self._observer()
+        self.clients = Clients(self.context, self.prompts, self._secrets, observer, recording, wrap)
+        client = self.clients.connect(selection)
+        self.clients.check_budget(client)
+        return client
 
     def _use_hooks(self, program_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
         """Connect the configured hooks and `program_hooks`; return lines about hooks that cannot be used."""
@@ -344,11 +348,13 @@ class AgentParts:
 
         self._secrets.update(value for value in possible_secrets(specs, self.context.env) if value)
 
-    def _prune(self, open_id: str) -> None:
-        """Remove sessions older than `sessions.retention_days`, except the session `open_id`."""
+    def _remove_old_files(self, open_id: str) -> None:
+        """Remove old scratch folders, and sessions older than `sessions.retention_days`, but not session `open_id`."""
         days = self.context.settings.sessions.retention_days
         if days and not self.context.options.no_session:
             self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
+        # In a thread, because this may take long.
+        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
         """Return the new or resumed session, its earlier messages, and lines for the user about it."""
@@ -391,6 +397,8 @@ class AgentParts:
 
             self._tracing = open_tracing(env, self.redact)
             observers += [] if self._tracing is None else [self._tracing]
+        for observer in observers:
+            self._on_failure.callback(observer.close)
         return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
 
     def _debug_log(self, path: Path) -> Observer:
@@ -408,9 +416,11 @@ class AgentParts:
         from qcode.agent.models.recording import Recording
 
         try:
-            return Recording(Path(path), self.redact, model)
+            recording = Recording(Path(path), self.redact, model)
         except OSError as error:
             raise InputError(f"cannot write --record {path}: {error.strerror}") from None
+        self._on_failure.callback(recording.close)
+        return recording
 
     def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if a required sandbox is missing."""

@@ -91,7 +91,7 @@ class CallLimits:
     max_calls: int | None = None
     max_repairs: int = 1
     calls: int = 0
-    """How many calls ran."""
+    """How many calls could run, including those that the rules or the user then denied."""
     repairs: int = 0
     """How many replies in a row had a truncated, malformed or damaged call, which must be sent again."""
     last_rejected: tuple[str, str] | None = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from qcode import Hook, tool
 from qcode.agent.agent import Agent
 from qcode.agent.models.client import facts_of
 from qcode.agent.models.selection import select_model
@@ -20,7 +23,7 @@ from qcode.cli import context as cli_context
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.config.settings import ModelSettings
-from qcode.protocol.errors import QcodeError
+from qcode.protocol.errors import QcodeError, UsageError
 from qcode.protocol.events import Notice, TurnEnded, TurnEvent
 from qcode.protocol.usage import Price
 from qcode.tools.workspace import Scratch
@@ -265,3 +268,23 @@ def test_secret_header_is_not_stored_in_a_session(here: Here) -> None:
     (file,) = here.home.rglob("*.jsonl")
     assert "canary-0123" not in file.read_text()
     assert "production" in file.read_text()
+
+
+def test_failed_opening_leaves_no_file_open(here: Here) -> None:
+    async def no_answer(facts: dict[str, Any], call_id: str | None) -> None:
+        """Never called."""
+
+    first = here.open()
+    play(first, "hello")
+    session_id = first.conversation.session_id
+    context = here.context("-r", session_id, "--debug-log", str(here.home / "log.jsonl"))
+    selection = select_model("demo/demo", context.settings, "a test")
+    taken_name = tool(name="read")(lambda: "")
+    with pytest.raises(UsageError, match="is already used"):
+        Agent.begin(context, selection, tools=[taken_name])
+    with pytest.raises(UsageError, match="unknown hook event"):
+        Agent.begin(context, selection, hooks={"Nope": [Hook("", no_answer)]})
+    assert not logging.getLogger("qcode").handlers
+    resumed = here.open("-r", session_id)  # no lock is left
+    assert resumed.conversation.messages
+    resumed.conversation.release()
