@@ -2,8 +2,8 @@
 
 `command_environment` decides which variables a program gets. `run_program` ends a program and all processes that it
 started: at its time limit, when cancelled, and at its exit. `find_program` searches PATH. `HelperProcess` runs a small
-program of qcode (`scanner`, `pages`, `pdf_program`) on input that may take forever to process. Unlike a thread, a
-process can be killed.
+program of qcode (`scanner`, `html_program`, `pdf_program`) on input that may take forever to process. Unlike a thread,
+a process can be killed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The `fetch` tool: one web page as text, from hosts that the rules allow.
 
 A host name is resolved once, all its addresses must be allowed, and qcode connects to one of them. So a later answer of
-DNS has no effect. Requests contain no cookie, key or other data of the user. A separate process (`pages`) converts HTML
-to Markdown, because a host can send a page that takes forever to convert.
+DNS has no effect. Requests contain no cookie, key or other data of the user. A separate process (`html_program`)
+converts HTML to Markdown, because a host can send a page that takes forever to convert.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _reason(error: Exception) -> str:
 
 MAX_CONVERSION_S = 25.0
 """The time limit for the conversion of a page to Markdown."""
-_PAGES_PROGRAM = Path(__file__).with_name("pages.py")
+_HTML_PROGRAM = Path(__file__).with_name("html_program.py")
 # Python codecs that are not text encodings of the web; some fail, and some take quadratic time.
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
 
@@ -316,7 +316,7 @@ def html_text(html: str, url: str, process: HelperProcess) -> str:
     if module is None or module.origin is None:
         raise Refused("cannot read HTML: beautifulsoup4 is not installed")
     folder = str(Path(module.origin).parents[1])
-    printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), MAX_CONVERSION_S)
+    printed = process.run(_HTML_PROGRAM, [folder, url], html.encode("utf-8", "replace"), MAX_CONVERSION_S)
     if not printed.lines:
         raise Refused(f"{url} cannot be turned into text: {printed.failure}")
     text: str = json.loads(printed.lines[0])

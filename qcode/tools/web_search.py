@@ -187,7 +187,7 @@ def _line(value: Json) -> str:
     """Return a text of a service on one line. Some services highlight words with HTML tags, which are removed."""
     if not isinstance(value, str):
         return ""
-    from qcode.tools.pages import as_markdown  # loads with the first result, not at start
+    from qcode.tools.html_program import as_markdown  # loads with the first result, not at start
 
     short = value[:_MAX_FIELD_CHARS]
     text = as_markdown(short, "") if "<" in short else short

@@ -110,7 +110,7 @@ def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: 
         case "md":
             return clean("\n".join(_markdown(turns, heading, has_tools=has_tools))) + "\n"
         case "html":
-            from qcode.agent.sessions.page import html_page
+            from qcode.agent.sessions.html_page import html_page
 
             return html_page(turns, heading.heading, facts(turns, heading), has_tools=has_tools)
 

@@ -2,7 +2,7 @@
 
 Replies are rendered from Markdown, and code is highlighted. HTML in a reply is shown as text, links may only lead to
 web pages and mail addresses, and images in a reply become links. The output is well-formed XML, so that a test finds
-tags that are not closed. `page.css` has the style.
+tags that are not closed. `html_page.css` has the style.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_STYLE = Path(__file__).with_name("page.css")
+_STYLE = Path(__file__).with_name("html_page.css")
 _MEDIA_TYPE = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
