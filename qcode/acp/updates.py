@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from qcode.agent.sessions.replay import ReplayItem
 
 TEXT_S = 0.03
-"""The minimum time in seconds between two updates with the text of a reply; the others are for other updates."""
+"""The minimum time in seconds between two updates with the text of a reply."""
 OUTPUT_S = 0.5
-"""With the end of the output of a call."""
+"""The same for updates with the end of the output of a call."""
 TERMINAL_S = 0.1
-"""With new output for a terminal."""
+"""The same for new output in a terminal of the client."""
 USAGE_S = 1.0
-"""With usage."""
+"""The same for usage."""
 MAX_CHUNK_CHARS = 100_000
 """The maximum length of the text in an update; longer text is sent in several updates."""
 Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]

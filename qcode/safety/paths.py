@@ -36,6 +36,12 @@ Programs cannot set the ctime of a file, so a changed file has another identity.
 _MAX_FILES_WITHOUT_KEY = 10_000  # then the cache is cleared
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
 """The maximum time between two ticks of a file system's clock: for timestamps with fractions, and for whole seconds."""
+MAX_PATH = 4_096
+"""The maximum length of a path on Linux. Resolving the links of a longer one would take quadratic time."""
+_MAX_LINKS = 40
+"""The maximum number of links in a path; with more, it counts as a loop, as on Linux (path_resolution(7))."""
+_QCODE_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
+"""The default folders of qcode, relative to the home folder."""
 _UNUSED_NAME = "qcode-unused-name"
 """An ordinary name that no file has: it stands for every ordinary name in a folder."""
 _MIN_NAMES = 4
@@ -88,20 +94,12 @@ class SandboxScope:
         return "" if self.scratch is None else os.path.realpath(self.scratch)
 
 
-MAX_PATH = 4_096
-"""The maximum length of a path on Linux. Resolving the links of a longer one would take quadratic time."""
-
-
 def judge_path(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
     """Return the verdict for reading or writing `path`, which is relative to the root, absolute, or below `~/`.
 
     Variables such as `${HOME}` are not expanded.
     """
     return PathJudge(session_folders).judge(path, access)
-
-
-# Relative to the home folder.
-_QCODE_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
 
 
 class PathJudge:
@@ -162,7 +160,7 @@ class PathJudge:
         try:
             existing, infos = _stat_all(ordinary, descriptor)
             if len(existing) == len(names) and files_without_key.issuperset(map(_identity_of, infos)):
-                return []
+                return []  # the usual case: every name is ordinary, and its file was read before
             pairs = zip(existing, infos, strict=True)
             readable = {name for name, info in pairs if _is_readable(name, info, descriptor)}
         finally:
@@ -381,10 +379,6 @@ def _with_real_paths(folders: Iterable[Path]) -> tuple[str, ...]:
     for folder in folders:
         paths += [os.path.normpath(folder), os.path.realpath(folder)]
     return tuple(dict.fromkeys(paths))
-
-
-_MAX_LINKS = 40
-"""The maximum number of links in a path; with more, it counts as a loop, as on Linux (path_resolution(7))."""
 
 
 @dataclass(frozen=True, slots=True)
