@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from qcode.protocol.tools import Launch, Refused
 from qcode.text.numbers import exit_text
@@ -39,7 +40,20 @@ _PASSED_VARIABLES = frozenset(
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _LOCALE = lazy_pattern(r"LC_[A-Z]+")
 _OTHER_ENCODING = lazy_pattern(r"(?i)(LC_ALL|LC_CTYPE|LANG)=(?!(C|POSIX|.*\.utf-?8(@.*)?)?$).*")
+_TERM_GRACE_S = 0.1
+"""The time between SIGTERM and SIGKILL."""
+_POLL_INTERVAL_S = 0.01
+"""The pause between two checks whether a process group has ended."""
+_OUTPUT_GRACE_S = 0.1
+"""The time for the output to end after the program has exited; another process may still have it open."""
+_EXIT_GRACE_S = 0.1
+"""The time for the other processes of a group to exit after the program."""
+_LAST_OUTPUT_S = 1.0
+"""The time limit for the last output, and for a killed process to exit."""
+_CHUNK_BYTES = 65_536
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
+"""The environment of qcode's own helper programs."""
 DEPTH_VARIABLE = "QCODE_DEPTH"
 """The number of qcode processes above a process. A program that qcode starts gets a number one higher."""
 
@@ -65,19 +79,6 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     depth = environment.get(DEPTH_VARIABLE, "")
     child_depth = str(int(depth) + 1) if depth.isdecimal() and len(depth) < 4 else "1"  # it may be any text
     return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": ":".join(parts) or DEFAULT_PATH}
-
-
-_TERM_GRACE_S = 0.1
-"""The time between SIGTERM and SIGKILL."""
-_POLL_INTERVAL_S = 0.01
-"""The pause between two checks whether a process group has ended."""
-_OUTPUT_GRACE_S = 0.1
-"""The time for the output to end after the program has exited; another process may still have it open."""
-_EXIT_GRACE_S = 0.1
-"""The time for the other processes of a group to exit after the program."""
-_LAST_OUTPUT_S = 1.0
-"""The time limit for the last output, and for a killed process to exit."""
-_CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +387,8 @@ def kill_descendants() -> None:
     """Kill all descendants of this process that `/proc` lists, without waiting for their exit."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            _, parent, _ = _state_parent_and_group(stat)
-            children.setdefault(parent, []).append(int(stat.parent.name))
+        with contextlib.suppress(OSError, ValueError):
+            children.setdefault(_ProcessStatus.read(stat).parent, []).append(int(stat.parent.name))
     own_pid = os.getpid()
     pids = [own_pid]
     for pid in pids:  # the list grows: children, then their children
@@ -415,16 +415,27 @@ def _has_members(group: int) -> bool:
 def _is_member(process: str, group: int) -> bool:
     """Return whether a process belongs to a group and still runs; a zombie does not run."""
     with contextlib.suppress(OSError, ValueError):
-        state, _, group_of_process = _state_parent_and_group(Path(f"/proc/{process}/stat"))
-        return group_of_process == group and state not in (b"Z", b"X")
+        status = _ProcessStatus.read(Path(f"/proc/{process}/stat"))
+        return status.group == group and status.state not in (b"Z", b"X")
     return False
 
 
-def _state_parent_and_group(stat: Path) -> tuple[bytes, int, int]:
-    """Return the state of a process, and the ids of its parent and group, from its file `stat` (proc(5))."""
-    # The name of the program, in brackets before the state, may contain anything: `1 (a) b) S 0 1`.
-    state, parent, group = stat.read_bytes().rpartition(b")")[2].split()[:3]
-    return state, int(parent), int(group)
+class _ProcessStatus(NamedTuple):
+    """The status of a process in its file `stat` (proc(5))."""
+
+    state: bytes
+    """One letter, such as `S`."""
+    parent: int
+    """The id of the parent."""
+    group: int
+    """The id of the process group."""
+
+    @staticmethod
+    def read(stat: Path) -> _ProcessStatus:
+        """Read the file. Raise `OSError` or `ValueError` if the process has ended."""
+        # The name of the program, in brackets before the state, may contain anything: `1 (a) b) S 0 1`.
+        state, parent, group = stat.read_bytes().rpartition(b")")[2].split()[:3]
+        return _ProcessStatus(state, int(parent), int(group))
 
 
 def _pass_output(
@@ -463,10 +474,6 @@ def required_program(name: str, environment: Mapping[str, str], workspace: Works
     if path is None:
         raise Refused(f"{name} was not found on PATH (programs inside the workspace do not count)")
     return path
-
-
-MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
-"""The environment of qcode's own helper programs."""
 
 
 @dataclass(frozen=True, slots=True)

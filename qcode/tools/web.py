@@ -171,7 +171,8 @@ class Fetch:
             **(headers or {}),
         }
         method = "GET" if content is None else "POST"
-        extensions = {"sni_hostname": target.host} if target.scheme == "https" else {}
+        # For the check of the certificate, an IPv6 address has no brackets.
+        extensions = {"sni_hostname": target.host.strip("[]")} if target.scheme == "https" else {}
         proxy_note, client = _client(target)
         try:
             async with (
@@ -247,6 +248,8 @@ async def _read_page(url: str, response: httpx2.Response) -> Page:
             data += chunk if decompressor is None else decompressor.decompress(chunk, MAX_BYTES + 1 - len(data))
             if len(data) > MAX_BYTES or (decompressor is not None and decompressor.unconsumed_tail):
                 raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
+        if decompressor is not None and data and not decompressor.eof:
+            raise zlib.error("the data ends too early")
     except zlib.error:
         raise Refused(f"{url} has invalid compressed data") from None
     return Page(url, response.status_code, media_type, "", bytes(data), charset)

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -86,7 +87,8 @@ class Open:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             return "only http and https URLs can be fetched"
-        return RequestTarget(parts.scheme, parts.hostname, parts.port or 80)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return RequestTarget(parts.scheme, host, parts.port or 80)
 
     def refusal(self, url: str) -> str:
         return "has not been allowed" if urlsplit(url).hostname in self.refused else ""
@@ -200,6 +202,8 @@ def test_compressed_response_is_bounded_by_its_decompressed_size(site: Site, tmp
     assert run(site.url(), tmp_path).content.endswith("packed")
     assert "larger than 10 MB" in run(site.url("/bomb"), tmp_path).content
     assert "invalid compressed data" in run(site.url("/torn"), tmp_path).content
+    site.pages["/cut"] = answer(pack(b"text " * 1_000)[:-9], Content_Encoding=coding)
+    assert "invalid compressed data" in run(site.url("/cut"), tmp_path).content
 
 
 def test_unrequested_content_encoding_is_refused(site: Site, tmp_path: Path) -> None:
@@ -257,6 +261,7 @@ def test_refused_connection_is_one_line(tmp_path: Path, site: Site) -> None:
 
 
 def _certificate(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Return a certificate for a host name and for an IPv6 address, and the context of its server."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -264,6 +269,7 @@ def _certificate(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
+    names = [x509.DNSName(name), x509.IPAddress(IPv6Address("2600::1"))]
     made = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -272,7 +278,7 @@ def _certificate(name: str, folder: Path) -> tuple[Path, ssl.SSLContext]:
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -294,6 +300,8 @@ def test_certificate_must_match_the_host_name(tmp_path: Path, monkeypatch: pytes
     try:
         assert run(site.url(scheme="https"), tmp_path).content.endswith("secret page")
         assert "could not be reached" in run(site.url(scheme="https", host="other.test"), tmp_path).content
+        assert run(site.url(scheme="https", host="[2600::1]"), tmp_path).content.endswith("secret page")
+        assert "could not be reached" in run(site.url(scheme="https", host="[2600::2]"), tmp_path).content
     finally:
         site.close()
 
