@@ -61,6 +61,21 @@ def permissions(base: Path, rules: Rules | None = None, *, is_trusted: bool = Tr
     return Permissions(policy, Origins({"deny": ("my.toml:3",)}, "the default", FolderRules(base / "state", work)))
 
 
+def test_mode_that_is_chosen_again_keeps_its_origin(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    here.set_mode("default")
+    assert here.mode_origin == "the default"
+    here.set_mode("plan")
+    assert here.mode_origin.startswith("chosen at ")
+
+
+def test_folder_that_is_made_readable_twice_is_listed_once(tmp_path: Path) -> None:
+    here = permissions(tmp_path)
+    for _ in range(2):
+        here.make_readable(tmp_path / "skill")
+    assert here.policy.read_only == (tmp_path / "skill",)
+
+
 def test_revoked_always_rule_asks_again(tmp_path: Path) -> None:
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), TOUCH, text_reply("3"))
 

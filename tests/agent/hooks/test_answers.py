@@ -131,6 +131,12 @@ def test_permission_request_is_decided_by_json_alone() -> None:
     assert answer_from_exit("PermissionRequest", 2, "", "no").decision == ""
 
 
+def test_permission_request_that_allows_does_not_interrupt_the_turn() -> None:
+    decision = {"behavior": "allow", "interrupt": True}
+    answer = answer_from_object("PermissionRequest", {"hookSpecificOutput": {"decision": decision}})
+    assert (answer.decision, answer.interrupts_turn) == ("allow", False)
+
+
 @pytest.mark.parametrize("behavior", ["ask", None, 3])
 def test_permission_request_with_another_behavior_is_a_failure(behavior: object) -> None:
     values = {"hookSpecificOutput": {"decision": {"behavior": behavior}}}
