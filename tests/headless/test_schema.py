@@ -63,6 +63,12 @@ def test_invalid_answer_gets_an_error_for_the_model(answer: str, reason: str) ->
     assert "\n" not in invalid.reason
 
 
+def test_integer_that_the_validator_cannot_divide_is_invalid() -> None:
+    invalid = schema({"multipleOf": 0.1}).validate("1" + "0" * 400)
+    assert invalid is not None
+    assert invalid.reason == "a number is too large"
+
+
 def test_first_errors_are_named_within_bounds() -> None:
     invalid = schema({"items": {"enum": ["x" * 5_000]}}).validate(json.dumps([1] * 50))
     assert invalid is not None

@@ -157,7 +157,7 @@ def _is_from(session: SessionFile, root: Path) -> bool:
     """
     if not session.head.cwd:
         return session.head.program in (gemini.GEMINI, gemini.QWEN)
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # `resolve` raises `ValueError` for a null character
         return Path(session.head.cwd).resolve().is_relative_to(root)
     return False
 

@@ -96,6 +96,8 @@ class AnswerSchema:
                 errors = list(islice(self._validator.iter_errors(value), _MAX_ERRORS))
         except ValueError as error:
             return [f"it is not a single JSON value: {error}"]
+        except OverflowError:  # by `multipleOf`, which divides an integer of 400 digits by a `float`
+            return ["a number is too large"]
         if errors:
             return [_error_message(error) for error in errors]
         try:

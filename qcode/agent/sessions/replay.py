@@ -138,11 +138,15 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                 if text:
                     yield TextDelta(number, text)
             case ToolCall():
+                while marks and marks[0].offset <= text_length:
+                    yield marks.pop(0).event
                 yield ToolCallProgress(number, block.call_id, block.name, len(block.arguments))
             case _:
                 pass
     if is_thinking and thoughts:
         yield thoughts.pop()
+    # Left if the reply has no text, or if its text became shorter because a secret was removed.
+    yield from (mark.event for mark in marks)
     yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield _finished_reply(message, tuple(stored.entry.attempts), stored.entry.note)
 

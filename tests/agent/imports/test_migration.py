@@ -289,6 +289,13 @@ def test_sessions_of_all_folders_are_found_without_sub_agents(tmp_path: Path, ro
     assert len(find_sessions(homes(tmp_path, root), None)) == 7
 
 
+def test_session_with_an_impossible_folder_is_of_no_project(tmp_path: Path, root: Path) -> None:
+    env = homes(tmp_path, root)
+    broken = next(Path(env["HOME"]).glob(".codex/sessions/**/*.jsonl")).with_name("rollout-broken.jsonl")
+    write(broken, codex_records(f"{root}/\0"))
+    assert len(find_sessions(env, root)) == 4
+
+
 def test_homes_of_other_programs_follow_their_variables(tmp_path: Path, root: Path) -> None:
     write(tmp_path / "cc/projects/x/1.jsonl", claude_records(str(root)))
     write(tmp_path / "cx/sessions/rollout-1.jsonl", codex_records(str(root)))

@@ -9,20 +9,26 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sessions.export import ExportRequest
+from qcode.agent.sessions.history import HistoryEntry, ShownItem, StoredMessage
 from qcode.agent.sessions.recorders import ShownRecorder
+from qcode.agent.sessions.replay import replay_messages
 from qcode.protocol.approvals import PlanApproval, Question, ToolApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AgentEvent,
     ApprovalRequested,
     LimitReached,
+    ReplyFinished,
+    Retry,
+    StepStarted,
+    ToolCallProgress,
     ToolFinished,
     ToolStarted,
     TurnEnded,
     TurnEvent,
     Waiting,
 )
-from qcode.protocol.messages import ToolCall, user
+from qcode.protocol.messages import Block, Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.tools import ToolOutcome
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import call_reply, text_reply
@@ -146,3 +152,26 @@ def test_title_has_the_typed_words_and_no_pasted_text_beside_them(tmp_path: Path
     asyncio.run(body())
     assert talked.sessions.title == title
     assert [summary.title for summary in talked.store.summaries()] == [title]
+
+
+@pytest.mark.parametrize(
+    "blocks", [(ToolCall("c1", "shell", "{}"),), (Reasoning("hm"), ToolCall("c1", "shell", "{}")), (Reasoning("hm"),)]
+)
+def test_resumed_reply_without_text_shows_its_retries(blocks: tuple[Block, ...]) -> None:
+    retry = Retry(is_continuation=False, reason="fallback", attempt=1, max_tokens=100)
+    stored = StoredMessage(HistoryEntry(assistant(*blocks)), is_turn_start=False)
+    recorder = ShownRecorder(stored.shown_events.extend, FixedClock())
+    finished = ReplyFinished(stop=None, raw_stop="", parts=1, message=stored.entry.message)
+    for event in (StepStarted(1), retry, ToolCallProgress(0, "c1", "shell", 2), finished):
+        recorder.record_event(event)
+    replayed = list(replay_messages([stored]))
+    assert retry in replayed
+    calls = [item for item in replayed if isinstance(item, ToolCallProgress)]
+    assert not calls or replayed.index(retry) < replayed.index(calls[0])
+
+
+def test_mark_behind_a_text_that_became_shorter_is_shown() -> None:
+    retry = Retry(is_continuation=True, reason="max_tokens", attempt=1, max_tokens=100)
+    stored = StoredMessage(HistoryEntry(assistant(Text("[redacted]"))), is_turn_start=False)
+    stored.shown_events.append(ShownItem(retry, 90))
+    assert retry in list(replay_messages([stored]))
