@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -440,6 +441,25 @@ def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found(
         assert "Enter select  ·  Esc close  ·  ↑↓ move" in painted(run)
 
     drive(test, connect=ScriptedKeysService())
+
+
+def test_local_server_that_answers_comes_first_in_its_group() -> None:
+    class ManyServers(ScriptedKeysService):
+        def choices(self) -> tuple[ProviderChoice, ...]:
+            servers = (ProviderChoice(name, group="local") for name in ("llamacpp", "vllm", "mine"))
+            return (ProviderChoice("anthropic", group="popular"), *servers, ProviderChoice("azure", group="other"))
+
+        async def local_models(self) -> Mapping[str, str]:
+            return {"mine": "qwen3:8b"}
+
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await at(run, "provider")
+        await run.until(lambda: "Local servers: found 1" in painted(run))
+        rows = run.app.screen.query_one(Finder).all_rows
+        assert [row.id for row in rows] == ["anthropic", "mine", "llamacpp", "vllm", "azure"]
+
+    drive(test, connect=ManyServers())
 
 
 def test_escape_clears_the_filter_of_providers_before_it_closes() -> None:

@@ -243,7 +243,13 @@ class ConnectScreen(Screen[ConnectResult]):
             self._find_local_servers()
 
     def _provider_rows(self) -> list[PickerRow]:
-        return [provider_row(choice, self._local_models) for choice in self._choices.values()]
+        """Return the rows in their groups, with the local servers that answered before the others of their group."""
+        found = self._local_models or {}
+        groups = list(dict.fromkeys(choice.group for choice in self._choices.values()))
+        choices = sorted(
+            self._choices.values(), key=lambda choice: (groups.index(choice.group), choice.name not in found)
+        )
+        return [provider_row(choice, self._local_models) for choice in choices]
 
     @work(exit_on_error=False, group="local-servers")
     async def _find_local_servers(self) -> None:
