@@ -114,6 +114,9 @@ class AgentCards:
             self._end_wait(call_id, agent)
         for asked_id in agent.asked_calls:
             self._withdraw(asked_id)
+        if agent.asked_calls:  # the card of a cancelled task keeps its last summary
+            agent.asked_calls.clear()
+            self._show_summary(call_id, agent)
         return True
 
     def _end_question(self, call_id: str, agent: _Agent, asked: ToolCall) -> None:

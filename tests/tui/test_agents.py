@@ -18,7 +18,7 @@ from qcode.protocol.events import (
     UsageUpdated,
     Waiting,
 )
-from qcode.protocol.reply import Source, TextDelta, WebSearched
+from qcode.protocol.reply import Outcome, Source, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.panels.choices import question_with_asker
@@ -89,6 +89,7 @@ def test_open_question_of_a_sub_agent_is_the_status_of_its_card_until_the_call_s
     answered = updates(*asking, *inside(ToolStarted(READ), ToolFinished(READ, ToolOutcome("1\tcode"), "done")))
     assert "your answer" not in "\n".join(rows(card_after(answered)))
     assert "1 step, 1k tokens" in "\n".join(rows(card_after(answered)))
+    assert updates(*asking, ended(Outcome.CANCELLED))[-1] == {"summary": "1 step, 1k tokens"}
 
 
 def test_approval_names_the_sub_agent() -> None:
