@@ -61,6 +61,7 @@ _DROP_ORDER = (
     "known problem",  # the problem, while a turn runs
     "low context",  # the context, while a turn runs and the window is not nearly full
     "hint",  # the words `to interrupt` after `Esc`, which become `stop`
+    "provider beside jobs",  # in any model name, if jobs run
     "jobs",
     "short provider",  # in any model name, if the window is nearly full
     "nearly full",  # these words
@@ -203,7 +204,9 @@ def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: s
     match dropped:
         case "provider" if is_long_model:
             facts["model"] = Content.styled(_without_provider(status.model), "$muted")
-        case "short provider" if is_long_model or is_nearly_full:
+        case "short provider" | "provider beside jobs" if (
+            is_long_model or is_nearly_full or (status.jobs and dropped == "provider beside jobs")
+        ):
             facts["model"] = Content.styled(_without_provider(status.model), "$muted")
         case "tokens" if status.tokens and not facts["cost"]:
             facts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")

@@ -15,10 +15,10 @@ from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import Launch, ToolOutcome
 from qcode.tools.jobs import Job, Jobs
 from qcode.tools.shell import started_outcome
-from qcode.tui.panels.jobs import command_of, commands_of
+from qcode.tui.panels.jobs import JobWatch, command_of, commands_of
 from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
 from tests.tui.harness import Running, drive, make_agent
-from tests.tui.scripted import ScriptedConversation, call, ended, says
+from tests.tui.scripted import FixedClock, ScriptedConversation, call, ended, says
 from tests.tui.staged_app import StagedAgent
 from tests.tui.test_linear import Typed, linear
 from tests.tui.test_shell_lines import Shell
@@ -398,6 +398,15 @@ def test_linear_mode_asks_before_quitting_stops_a_job(pipe: Path) -> None:
     assert output.count("Quit and stop 1 background job?") == 2
     assert "1  running" in output
     assert output.endswith("(y/n): ")
+
+
+def test_notice_about_a_job_with_a_cut_command_has_no_period_after_the_ellipsis() -> None:
+    notices: list[str] = []
+    watch = JobWatch(make_agent(ScriptedConversation()), FixedClock(), notify=lambda _, text: notices.append(text))
+    watch.report_change(Job(1, "make " * 20, None, 0, problem="failed"))
+    watch.report_change(Job(2, "make", None, 0, problem="failed"))
+    commands = [text.partition(": ")[2].partition(" /jobs")[0] for text in notices]
+    assert [command[-2:] for command in commands] == ["e…", "e."]
 
 
 def test_command_of_a_job_is_cut_to_cells_of_the_terminal() -> None:

@@ -372,6 +372,9 @@ def test_status_line_counts_running_jobs() -> None:
     assert "job" not in render_status(FULL, 160, 0.0).plain
     assert "1 job " in render_status(replace(FULL, jobs=1), 160, 0.0).plain
     assert "2 jobs" in render_status(replace(FULL, jobs=2), 80, 112.5).plain
+    narrow = Status(model="openai/gpt-5.1", jobs=2, context_tokens=900, context_window=128_000)
+    assert "2 jobs  gpt-5.1  context <1%" in render_status(narrow, 38, 0.0).plain, "the provider leaves before the jobs"
+    assert "openai/gpt-5.1  context <1%" in render_status(replace(narrow, jobs=0), 38, 0.0).plain
 
 
 def test_forty_columns_still_show_the_problem() -> None:
