@@ -26,6 +26,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import draft as typing
 from qcode.tui.panels.draft import GUARD_SECONDS
@@ -621,9 +622,25 @@ def test_extract_of_a_change_is_replaced_by_all_rows_at_the_first_scroll(key: st
     drive(test, _script(edit))
 
 
+def test_narrow_question_shows_a_long_edit_rather_than_every_choice_in_full() -> None:
+    old, new = [f"n = {number}" for number in range(60)], [f"number_{number} = {number}" for number in range(60)]
+    edit = replace(FOUR_REQUEST, detail="\n".join(unified_diff(old, new, "a/n.py", "b/n.py")), rule="edit(./n.py)")
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "+ number_0 = 0" in run.screen
+        assert len(_diff_numbers(run)) >= 5
+        assert re.search(r"2 Yes, and stop asking.*… \(a\)", run.screen)
+        await run.pilot.press("down")
+        await run.until(lambda: "edits of n.py" in run.screen)
+        await _stop(run)
+
+    drive(test, _script(edit), size=(38, 20))
+
+
 def test_first_page_of_an_extract_that_starts_late_moves_down_and_counts_both_ends() -> None:
-    detail = "@@ -1,12 +1,13 @@\n" + "".join(f" line {n}\n" for n in range(1, 7)) + "+new\n"
-    edit = replace(FOUR_REQUEST, detail=detail + "".join(f" line {n}\n" for n in range(7, 13)))
+    detail = "@@ -1,24 +1,25 @@\n" + "".join(f" line {n}\n" for n in range(1, 7)) + "+new\n"
+    edit = replace(FOUR_REQUEST, detail=detail + "".join(f" line {n}\n" for n in range(7, 25)))
 
     async def test(run: Running) -> None:
         await _until_asked(run)

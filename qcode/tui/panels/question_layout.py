@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 _UNLIMITED = 1_000
 """A number of rows that no title and no note reaches."""
 _MIN_DETAIL_ROWS = 2
+_GOOD_DETAIL_ROWS = 7
+"""If all choices in full would leave fewer rows to the detail, only the current choice may have several rows."""
+_MAX_LOW_NOTES = 2
 _MIN_CHOICES = 2
 _MARK_ROWS = 1
 _TITLE_MARK_CELLS = 5
 _HIGHLIGHT_MARK, _NO_MARK = "› ", "  "
+_MIN_LABEL_CELLS = 20
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
 _UNBROKEN_SPACE = "\u00a0"
@@ -115,8 +119,15 @@ class _Arrangement:
 
 
 _ARRANGEMENTS = (
-    _Arrangement(max_title=_UNLIMITED, max_notes=_UNLIMITED, wraps_current=True, wraps_others=True),
-    _Arrangement(max_title=_UNLIMITED, max_notes=2, wraps_current=True),
+    _Arrangement(
+        max_title=_UNLIMITED,
+        max_notes=_UNLIMITED,
+        min_detail=_GOOD_DETAIL_ROWS,
+        wraps_current=True,
+        wraps_others=True,
+    ),
+    _Arrangement(max_title=_UNLIMITED, max_notes=_UNLIMITED, wraps_current=True),
+    _Arrangement(max_title=_UNLIMITED, max_notes=_MAX_LOW_NOTES, wraps_current=True),
     _Arrangement(max_title=2, max_notes=1, wraps_current=True),
     _Arrangement(max_title=2, max_notes=1),
     _Arrangement(max_title=1, max_notes=1),
@@ -131,13 +142,13 @@ def arrange(
 ) -> QuestionRows:
     """Share `height` rows between a question and its detail, which has `detail_rows` rows.
 
-    `is_low`: only the current choice may have several rows. `kept_rows` rows stay free for the transcript if the
-    question does not need them.
+    `is_low`: the notes are short, and only the current choice may have several rows. `kept_rows` rows stay free for the
+    transcript if the question does not need them.
     """
     title = wrap_title(text, width)
     notes = [wrap(note, width) for note in text.notes_with_key]
-    # Only the largest arrangement wraps choices that are not the current one.
-    arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
+    max_notes = _MAX_LOW_NOTES if is_low else _UNLIMITED
+    arrangements = tuple(arrangement for arrangement in _ARRANGEMENTS if arrangement.max_notes <= max_notes)
     if text.is_warning:
         arrangements = (
             *(replace(arrangement, max_notes=_UNLIMITED, min_detail=0) for arrangement in arrangements),
@@ -146,7 +157,7 @@ def arrange(
     for arrangement in arrangements:
         rows = _rows_of(text, arrangement, title, notes, width)
         min_rows = min(detail_rows, arrangement.min_detail)
-        if arrangement.min_detail == _MIN_DETAIL_ROWS and detail_rows > _MIN_DETAIL_ROWS:
+        if arrangement.min_detail > 1 and detail_rows > arrangement.min_detail:
             min_rows += _MARK_ROWS  # with fewer rows, the title has the mark
         free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
         if free_rows >= min_rows:
@@ -267,9 +278,7 @@ def choice_rows(
         rows = _wrap_option(option, style, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
-            with_keys = Line(((visible(option.label), style), *_key_spans(option)))
-            label_alone = Line(((crop(visible(option.label), label_width), style),))
-            rows = [with_keys if with_keys.width <= label_width else label_alone]
+            rows = [_cut_option(option, style, label_width)]
         mark = _HIGHLIGHT_MARK if is_current else _NO_MARK
         lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
         indexes += [index] * len(rows)
@@ -303,6 +312,16 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
         replace(row, spans=tuple((text.replace(_UNBROKEN_SPACE, " "), span_style) for text, span_style in row.spans))
         for row in min(wrapped, key=len)
     ]
+
+
+def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
+    """Return an option in one row: its label, cut if necessary, and its keys if enough of the label is left."""
+    keys = _key_spans(option)
+    free_cells = width - sum(cell_len(text) for text, _ in keys)
+    label = visible(option.label)
+    if free_cells < min(cell_len(label), _MIN_LABEL_CELLS):
+        return Line(((crop(label, width), style),))
+    return Line(((crop(label, free_cells), style), *keys))
 
 
 def _unbroken(text: str, width: int) -> str:
