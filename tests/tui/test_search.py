@@ -13,7 +13,7 @@ from qcode.protocol.reply import TextDelta
 from qcode.tui.panels.search import SearchField
 from qcode.tui.terminal.driver import has_browser
 from qcode.tui.transcript.line import Line
-from qcode.tui.transcript.transcript import MatchRange, Transcript, find_matches
+from qcode.tui.transcript.transcript import MatchRange, SearchPosition, Transcript, find_matches
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -112,6 +112,27 @@ def test_matches_are_found_in_the_steps_and_not_again_by_the_search(monkeypatch:
 
     text = "\n\n".join(f"paragraph {number} with a needle {'and more words ' * 20}" for number in range(600))
     drive(test, ScriptedConversation([*says(text), ended()]))
+
+
+def test_failed_search_is_reported_and_the_next_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = Transcript.search
+
+    def fail(transcript: Transcript, text: str) -> SearchPosition:
+        if text == "needle":
+            raise ValueError("odd")
+        return search(transcript, text)
+
+    monkeypatch.setattr(Transcript, "search", fail)
+
+    async def test(run: Running) -> None:
+        await asked(run)
+        await run.pilot.press("ctrl+f")
+        run.app.query_one(SearchField).value = "needle"
+        await run.until(lambda: "Internal error: ValueError: odd" in run.text)
+        await run.pilot.press("1")
+        await run.until(lambda: "11 of 11" in bar(run))
+
+    drive(test, conversation())
 
 
 def test_second_press_of_the_search_key_stays_at_the_match() -> None:

@@ -243,7 +243,6 @@ def location_sentence(form: Form) -> str:
     """Return where a command runs, as a sentence; empty for other calls.
 
     It is the end of `form.reason`, such as `it changes files · the command runs outside the sandbox`.
-
     """
     location = form.reason.rpartition(" · ")[2] if form.format == "command" and " · " in form.reason else ""
     return f"{capitalized(location)}." if location else ""

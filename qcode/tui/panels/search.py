@@ -123,6 +123,14 @@ class SearchBar(Horizontal):
         self._worker, self._pending_moves = None, []
         self._show_position(position)
 
+    @on(Worker.StateChanged)
+    def _end_failed_search(self, event: Worker.StateChanged) -> None:
+        """Raise the error of a failed search here, so that the app reports it and continues."""
+        if event.worker is self._worker and event.worker.error is not None:
+            self._stop_search()
+            self._show_count(Content(""))
+            raise event.worker.error
+
     @on(SearchField.Moved)
     def _search_next(self, event: SearchField.Moved) -> None:
         event.stop()
