@@ -310,8 +310,9 @@ def utc_text(resets_at: int) -> str:
 
 
 def _rate_limit_end_text(error: ErrorInfo) -> str:
-    """Return the end of a rate limit and the command to run then; empty if the end is unknown or near."""
-    if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
+    """Return the end of a rate limit and the command to run then; empty if the end is unknown, or near and allowed."""
+    is_near = (error.retry_after or 0) < MIN_NAMED_WAIT_S
+    if error.resets_at is None or (is_near and not error.wait_refusal):
         return ""
     limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
     reached = f"; {limit} reached until {limit_end_time(error)} ({utc_text(error.resets_at)})"

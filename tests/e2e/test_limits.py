@@ -65,6 +65,13 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(cli: CliR
     )
 
 
+def test_short_limit_beyond_the_longest_wait_names_the_time_too(cli: CliRunner) -> None:
+    with FakeServer("openai", [refused(429, LIMIT, retry_after=30)]) as server:
+        done = ask(cli, server, "[network]\nretry_after_max_s = 1\n", "--wait-for-limit=10s")
+    assert done.code == 75
+    assert re.search(r"limit reached until .*, later than the maximum wait of 10 s; then run", done.err)
+
+
 def test_limit_that_must_not_be_retried_does_not_suggest_to_wait(cli: CliRunner) -> None:
     with FakeServer("openai", [refused(429, LIMIT, retry_after=9_000, headers={"x-should-retry": "false"})]) as server:
         done = ask(cli, server, "")
