@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
+from qcode.protocol.reply import (
+    EventDamaged,
+    ReasoningDelta,
+    ReplyEvent,
+    ReplyStarted,
+    TextDelta,
+    ToolArgsDelta,
+    ToolCallStarted,
+    UsageReported,
+)
 from qcode.providers.blocks import HostCallFacts, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import is_html_page, page_title, with_origin
@@ -36,6 +45,8 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 256 * 1024 * 1024
 """A larger stream is an error."""
+MAX_REPLY_CHARS = 4_000_000
+"""A longer reply is an error: a million tokens are more than any model writes, so the server does not end it."""
 
 SMALL_REQUEST_LIMIT_S = 30.0
 """The time limit for a list of models, or for the check of a key."""
@@ -188,6 +199,7 @@ class _BodyReader:
         self._is_sniffed = False
         """The start of the body was examined, to find out whether the body is a stream of events."""
         self._size = 0
+        self._char_count = 0
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:
         """Yield the events that `chunk` completes. Raise `ProviderError` if the body is too large."""
@@ -231,6 +243,11 @@ class _BodyReader:
                 # Events without content do not end the longer time limit for the first event.
                 is_content = not isinstance(decoded, ReplyStarted | UsageReported | EventDamaged)
                 self.has_begun = self.has_begun or is_content
+                if isinstance(decoded, TextDelta | ReasoningDelta | ToolArgsDelta):
+                    self._char_count += len(decoded.text)
+                    if self._char_count > MAX_REPLY_CHARS:
+                        message = f"the reply is longer than {MAX_REPLY_CHARS:,} characters; it was stopped"
+                        raise ProviderError(ErrorKind.BAD_RESPONSE, message)
                 yield decoded
 
 

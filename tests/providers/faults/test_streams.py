@@ -180,6 +180,15 @@ def test_endless_line_is_bounded(protocol: str) -> None:
     assert "32 MB" in ran.message
 
 
+@each_protocol
+def test_endless_reply_is_bounded_and_its_text_kept(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.providers.streaming.MAX_REPLY_CHARS", len(text_of(protocol)) - 1)
+    ran = run(protocol, Answer([stream_of(protocol)]))
+    assert (ran.kind, ran.code) == (ErrorKind.BAD_RESPONSE, ExitCode.FAILED)
+    assert "it was stopped" in ran.message
+    assert text_of(protocol).startswith(ran.end.text)
+
+
 @pytest.mark.sampled(3)
 @each_protocol
 def test_refused_connection_is_retried_once_and_names_the_address(protocol: str) -> None:
