@@ -166,7 +166,8 @@ def _agent_detail(event: TurnEvent) -> str:
             return f"{message.text.strip()}\n\n"
         case ToolFinished(call=call, outcome=outcome, state=state):
             diff = "\n".join(map(show_hidden, outcome.diff.split("\n")))
-            lines = (diff or outcome.content).strip("\n").split("\n")
+            result = (diff or outcome.content).strip("\n")
+            lines = result.split("\n") if result else []
             omitted_lines = len(lines) - _MAX_AGENT_OUTPUT_LINES
             more = [f"  … {count_text(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
             detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]

@@ -104,6 +104,11 @@ def test_diff_of_a_sub_agent_shows_invisible_characters() -> None:
     assert "+ne\\u200bw\\u202e" in joined(updates(*inside(edit)), "detail")
 
 
+def test_call_without_a_result_has_no_blank_row_below_it_in_the_detail() -> None:
+    done = ToolFinished(READ, ToolOutcome("\n"), "done")
+    assert joined(updates(*inside(done)), "detail") == "✓ Read src/app.py\n\n"
+
+
 def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
     given = updates(
         *inside(TurnStarted("Find it."), reply("I look."), ToolFinished(READ, ToolOutcome("1\tcode"), "done")),
