@@ -69,7 +69,7 @@ def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> 
         done = auth("login", protocol, stdin=f"export X_API_KEY='{KEY}'\n")
         assert (done.code, done.err) == (0, "")
         assert f"{protocol} accepted the key" in done.out
-        assert str(auth.file) in done.out
+        assert "~/q/state/credentials/keys.json" in done.out
         asked = auth.place.run("-p", "hi", "-m", f"{protocol}/fake-1", env=auth.env)
         assert (asked.code, asked.out) == (0, "hello there\n")
     assert auth.files_with_key() == ["keys.json"]
@@ -110,6 +110,7 @@ def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> 
     done = auth("login", "openai", stdin=KEY, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.code == 0
     assert "could not be checked (cannot reach openai" in done.out
+    assert "stored in ~/q/state/credentials/keys.json, readable only by you\n" in done.out
 
 
 @pytest.mark.parametrize(

@@ -348,6 +348,22 @@ def test_theme_is_previewed_and_kept(tmp_path: Path) -> None:
     drive(test, connect=connecting, choices=choices)
 
 
+def test_theme_step_shows_the_result_of_the_key_step() -> None:
+    async def test(run: Running) -> None:
+        await at(run, "provider")
+        await run.pilot.press(*"anthropic", "enter")
+        await at(run, "key")
+        field(run).value = CANARY
+        await run.pilot.press("enter")
+        await at(run, "theme")
+        assert "Anthropic accepted the key. Model: anthropic/default." in painted(run)
+        assert "The highlighted theme is previewed." in painted(run)
+        await run.pilot.press("escape")
+        await closed(run)
+
+    drive(test, connect=ScriptedKeysService(is_first=True, wants_theme=True))
+
+
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
 def test_closing_connect_at_once_keeps_the_app_open(key: str) -> None:
     connecting = ScriptedKeysService(is_first=True, wants_theme=True)

@@ -389,7 +389,7 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     location = (
         f"the keyring ({stored.location_name})"
         if stored.location == "keyring"
-        else f"{stored.location_name}, readable only by you"
+        else f"{with_tilde(stored.location_name)}, readable only by you"
     )
     lines = [first + (f" ({note})" if note else ""), f"stored in {location}"]
     if stored.why_no_keyring:

@@ -374,9 +374,8 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
 
     paste: Paste | None = _read_pasted_line if problem else None
     login, stored = await sign_in(config, credentials, show, paste, client)
-    write_stdout(
-        f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.location_name}.\n"
-    )
+    location = with_tilde(stored.location_name)
+    write_stdout(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {location}.\n")
     return 0
 
 

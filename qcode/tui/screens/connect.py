@@ -344,7 +344,11 @@ class ConnectScreen(Screen[ConnectResult]):
         if not (self._keys_service.is_first and self._keys_service.wants_theme) or len(self._theme_notes) < 2:
             self._end("")
             return
-        text = "The highlighted theme is previewed. /theme switches later."
+        # The transcript, which has all lines, is hidden until the theme is chosen.
+        result = [*self._lines[:1], *([f"Model: {self._model}"] if self._model else [])]
+        text = " ".join(map(_sentence, result))
+        text += "\n\n" if text else ""
+        text += "The highlighted theme is previewed. /theme switches later."
         rows = [PickerRow(name, name, note) for name, note in self._theme_notes.items()]
         self._show_step("theme", text, rows, highlighted=self._theme)
 
