@@ -9,9 +9,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.kinds import commands
 from qcode.config.lines import parse_key
+from qcode.config.load import parse_toml, read_config_text
 from qcode.config.paths import project_file
 from qcode.config.schema import KEYS, Key, find_key, toml_string
 from qcode.config.settings import Origin, Settings
+from qcode.protocol.errors import ConfigError
 from qcode.text.clean import visible_line
 from qcode.values import dataclass
 
@@ -95,11 +97,10 @@ def _without_credentials(address: str) -> str:
 
 def project_command_rows(root: Path) -> list[tuple[str, str]]:
     """Return the rows of the trust question for the commands that run after an edit: the step, and `runs COMMAND`."""
-    import tomllib
-
+    file = project_file(root)
     try:
-        table = tomllib.loads(project_file(root).read_text("utf-8-sig")).get("after_edit", {})
-    except (OSError, ValueError, RecursionError):
+        table = parse_toml(read_config_text(file, must_exist=False) or "", file).get("after_edit", {})
+    except ConfigError:
         return []
     if not isinstance(table, dict):
         return []

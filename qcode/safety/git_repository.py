@@ -312,13 +312,8 @@ def _has_submodules(location: _Location) -> bool:
     """Return whether the index contains submodules, or `.gitmodules` exists."""
     if (location.top / ".gitmodules").exists():
         return True
-    for index in (location.git / "index", *location.git.glob("sharedindex.*")):
-        try:
-            if _SUBMODULE_MODE in index.read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
+    indexes = (location.git / "index", *location.git.glob("sharedindex.*"))
+    return any(_SUBMODULE_MODE in (_read_file(index) or b"") for index in indexes)
 
 
 def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
@@ -351,12 +346,26 @@ def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
 
     Return None if the file cannot be read or its text lacks the prefix.
     """
+    data = _read_file(file, _MAX_POINTER_BYTES)
+    text = "" if data is None else data.decode("utf-8", "replace").strip()
+    return base / text.removeprefix(prefix).strip() if data is not None and text.startswith(prefix) else None
+
+
+def _read_file(path: Path, max_bytes: int = -1) -> bytes | None:
+    """Return the first bytes of a file, -1 for all; None if it cannot be read, or is a pipe or device."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(_MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    return base / text.removeprefix(prefix).strip() if text.startswith(prefix) else None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -549,12 +558,7 @@ def identity_of(paths: Iterable[str]) -> Identity:
 
 def _alternates(objects: str, depth: int) -> Iterator[str]:
     """Yield the folders of other repositories whose objects are used (https://git-scm.com/docs/gitrepository-layout)."""
-    try:
-        with Path(f"{objects}/info/alternates").open("rb") as opened:
-            lines = opened.read(_MAX_ALTERNATES_BYTES).splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in (_read_file(Path(f"{objects}/info/alternates"), _MAX_ALTERNATES_BYTES) or b"").splitlines():
         if line and not line.startswith(b"#"):
             folder = real_path(os.path.join(objects, os.fsdecode(line)))  # noqa: PTH118  # plain text
             yield folder

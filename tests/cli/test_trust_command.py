@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,16 @@ def test_loop_of_links_is_forgotten_like_any_path(printed: Printed) -> None:
     (printed.work / "loop").symlink_to("loop")
     out, _ = printed("trust", "forget", "loop")
     assert out[0].endswith("loop: was not trusted")
+
+
+def test_pipe_in_the_place_of_the_project_file_does_not_hang(printed: Printed) -> None:
+    (printed.work / ".qcode").mkdir(exist_ok=True)
+    os.mkfifo(printed.work / ".qcode/config.toml")
+    shown: list[list[str]] = []
+    command = threading.Thread(target=lambda: shown.append(printed("trust", "show")[0]), daemon=True)
+    command.start()
+    command.join(30)
+    assert len(shown) == 1
 
 
 def test_unknown_trust_words_are_wrong_usage(printed: Printed) -> None:

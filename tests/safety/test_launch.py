@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from qcode.safety.git_repository import RepositoryProbe, override_variables
 from qcode.safety.launcher import BashSyntax, ProgramUnavailable, find_program, run, safe_parts
+from qcode.safety.probes import Repository
 from tests.safety.policies import CLEAN, judge_shell, policy_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -125,6 +127,19 @@ def test_diff_program_of_the_user_asks(repo: Path) -> None:
 def test_credentials_in_the_configuration_are_found(repo: Path) -> None:
     _git(repo, "config", "remote.origin.url", "https://me:pass@host.example/x.git")
     assert _look(repo)().has_credentials
+
+
+@pytest.mark.parametrize("name", [".git", ".git/commondir", ".git/index", ".git/objects/info/alternates"])
+def test_pipe_in_the_place_of_a_file_of_git_does_not_hang_the_probe(name: str, repo: Path) -> None:
+    path = repo / name
+    if path.exists():
+        path.rename(repo.parent / "moved")
+    os.mkfifo(path)
+    found: list[Repository] = []
+    probe = threading.Thread(target=lambda: found.append(_look(repo)()), daemon=True)
+    probe.start()
+    probe.join(30)
+    assert len(found) == 1
 
 
 def test_nested_repositories_are_found(repo: Path) -> None:
