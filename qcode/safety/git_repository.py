@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from qcode.safety import protected_paths
 from qcode.safety.launcher import ProgramUnavailable, find_program, run, safe_parts
-from qcode.safety.paths import real_path
+from qcode.safety.paths import read_file_start, real_path
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.values import dataclass
 
@@ -313,7 +313,7 @@ def _has_submodules(location: _Location) -> bool:
     if (location.top / ".gitmodules").exists():
         return True
     indexes = (location.git / "index", *location.git.glob("sharedindex.*"))
-    return any(_SUBMODULE_MODE in (_read_file(index) or b"") for index in indexes)
+    return any(_SUBMODULE_MODE in (read_file_start(index) or b"") for index in indexes)
 
 
 def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
@@ -346,26 +346,9 @@ def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
 
     Return None if the file cannot be read or its text lacks the prefix.
     """
-    data = _read_file(file, _MAX_POINTER_BYTES)
+    data = read_file_start(file, _MAX_POINTER_BYTES)
     text = "" if data is None else data.decode("utf-8", "replace").strip()
     return base / text.removeprefix(prefix).strip() if data is not None and text.startswith(prefix) else None
-
-
-def _read_file(path: Path, max_bytes: int = -1) -> bytes | None:
-    """Return the first bytes of a file, -1 for all; None if it cannot be read, or is a pipe or device."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(max_bytes)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -558,7 +541,7 @@ def identity_of(paths: Iterable[str]) -> Identity:
 
 def _alternates(objects: str, depth: int) -> Iterator[str]:
     """Yield the folders of other repositories whose objects are used (https://git-scm.com/docs/gitrepository-layout)."""
-    for line in (_read_file(Path(f"{objects}/info/alternates"), _MAX_ALTERNATES_BYTES) or b"").splitlines():
+    for line in (read_file_start(Path(f"{objects}/info/alternates"), _MAX_ALTERNATES_BYTES) or b"").splitlines():
         if line and not line.startswith(b"#"):
             folder = real_path(os.path.join(objects, os.fsdecode(line)))  # noqa: PTH118  # plain text
             yield folder

@@ -448,3 +448,20 @@ def _stat(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except (OSError, ValueError):
         return None
+
+
+def read_file_start(path: Path, max_bytes: int = -1) -> bytes | None:
+    """Return the first bytes of a file, -1 for all; None if it cannot be read, or is a pipe or device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

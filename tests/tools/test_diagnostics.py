@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,20 @@ def test_checker_runs_if_the_project_configures_it(
     for name, content in files.items():
         runner.add(name, content)
     assert check_command(runner.root, [runner.root / name for name in changed]) == command
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "package.json"])
+def test_configuration_that_cannot_be_read_is_ignored(runner: ToolRunner, name: str) -> None:
+    changed = [runner.root / "a.py", runner.root / "a.js"]
+    runner.add(name, ("x = " if name.endswith("toml") else "") + "[" * 50_000)
+    assert check_command(runner.root, changed) == ""
+    (runner.root / name).unlink()
+    os.mkfifo(runner.root / name)
+    commands: list[str] = []
+    check = threading.Thread(target=lambda: commands.append(check_command(runner.root, changed)), daemon=True)
+    check.start()
+    check.join(30)
+    assert commands == [""]
 
 
 def test_configuration_above_the_workspace_is_ignored(runner: ToolRunner) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from qcode.protocol.errors import ConfigError
 from qcode.text.clean import quoted, visible, visible_line
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
@@ -177,11 +178,13 @@ def _claude_rows(root: Path) -> list[tuple[str, str]]:
 
 
 def _settings_rows(root: Path) -> list[tuple[str, str]]:
-    import tomllib
+    from qcode.config.load import parse_toml, read_config_text
+    from qcode.config.paths import project_file
 
+    file = project_file(root)
     try:
-        hooks = tomllib.loads((root / ".qcode/config.toml").read_text("utf-8-sig")).get("hooks", {})
-    except (OSError, ValueError, RecursionError):
+        hooks = parse_toml(read_config_text(file, must_exist=False) or "", file).get("hooks", {})
+    except ConfigError:
         return []
     rows: list[tuple[str, str]] = []
     for event, entries in hooks.items() if isinstance(hooks, dict) else ():

@@ -72,8 +72,10 @@ def _has_file(*names: str) -> Callable[[Path], bool]:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a configuration file, empty if it cannot be read, is too large, or is a pipe or device."""
     try:
-        return path.read_text("utf-8", errors="replace") if path.stat().st_size <= _MAX_CONFIG_BYTES else ""
+        is_readable = path.is_file() and path.stat().st_size <= _MAX_CONFIG_BYTES
+        return path.read_text("utf-8", errors="replace") if is_readable else ""
     except OSError:
         return ""
 
@@ -84,7 +86,7 @@ def _pyproject_has(tool: str) -> Callable[[Path], bool]:
 
         try:
             tools = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {})
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(tools, dict) and tool in tools
 
@@ -100,7 +102,7 @@ def _package_json_has(key: str) -> Callable[[Path], bool]:
     def has_section(folder: Path) -> bool:
         try:
             package = json.loads(_text(folder / "package.json") or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return isinstance(package, dict) and key in package
 
