@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.telemetry.debug_log import DebugLog, LoggedProvider
-from qcode.protocol.events import Notice, TurnStarted
+from qcode.protocol.events import Notice, OutputEscalated, StopReasonObserved, TurnStarted
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason
@@ -47,6 +47,14 @@ class OneReply:
         self.is_closed = True
 
 
+def test_events_have_their_names_of_stream_json(tmp_path: Path) -> None:
+    log = DebugLog(tmp_path / "log.jsonl", Redactor([]).redact)
+    log.record_event(OutputEscalated(8_000, 64_000))
+    log.record_event(StopReasonObserved("p", "m", StopReason.MAX_TOKENS, "length", 1, 1))
+    log.close()
+    assert [row["event"] for row in rows(tmp_path / "log.jsonl")] == ["output_escalated", "stop_reason_observed"]
+
+
 def test_requests_and_events_are_written_without_the_key(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     log = DebugLog(path, Redactor([KEY]).redact)
@@ -55,7 +63,7 @@ def test_requests_and_events_are_written_without_the_key(tmp_path: Path) -> None
     log.close()
     request, event = rows(path)
     assert (request["request"], request["max_tokens"]) == ("fake", 8_000)
-    assert (event["event"], event["text"]) == ("Notice", "[redacted] é")
+    assert (event["event"], event["text"]) == ("notice", "[redacted] é")
     assert KEY not in path.read_text()
     assert "[redacted]" in json.dumps(request["messages"])
 

@@ -43,7 +43,7 @@ class DebugLog:
         logger.setLevel(logging.INFO)
 
     def record_event(self, event: TurnEvent) -> None:
-        self._write({"event": type(event).__name__, **_fields(event)})
+        self._write({"event": _event_name(event), **_fields(event)})
 
     def record_metrics(self, metrics: JsonObject) -> None:
         """Log the recovery metrics of the conversation so far."""
@@ -109,6 +109,12 @@ def _open_private(path: Path) -> TextIO:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+
+
+def _event_name(event: TurnEvent) -> str:
+    """Return the name of an event as in stream-json, such as `output_escalated`."""
+    name = type(event).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).removeprefix("_")
 
 
 def _fields(value: object) -> dict[str, object]:
