@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -162,6 +162,7 @@ class Driver:
         self._inputs: asyncio.Queue[Input | _DirectEvent | _RequestInput] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._judging: dict[str, asyncio.Task[None]] = {}  # the running `_judge` tasks, in the order of the calls
         self._open_request: _OpenRequest | None = None
 
     def put_input(
@@ -258,7 +259,9 @@ class Driver:
                 self._services.record_intent(effect.call)
                 self._start_task(self._run_tool(effect))
             case AskApproval():
-                self._start_task(self._judge(effect))
+                call_id, earlier = effect.call.call_id, tuple(self._judging.values())
+                self._judging[call_id] = self._start_task(self._judge(effect, earlier))
+                self._judging[call_id].add_done_callback(lambda _: self._judging.pop(call_id, None))
             case Confirm():
                 self._start_task(self._confirm_step(effect))
             case SwitchModel():
@@ -318,14 +321,19 @@ class Driver:
         if not self._inputs.full():
             self._inputs.put_nowait(event)
 
-    async def _judge(self, effect: AskApproval) -> None:
+    async def _judge(self, effect: AskApproval, earlier: Collection[asyncio.Task[None]]) -> None:
+        """Judge a call. If it asks the user, it asks after the calls before it, whose tasks are `earlier`."""
         try:
             verdict = await self._services.judge(effect)
         except Exception as error:  # noqa: BLE001 - a call that cannot be judged must not run
             reason = f"the permission check failed ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
-        settled = verdict if isinstance(verdict, ApprovalAnswered) else _DirectEvent(ApprovalRequested(verdict))
-        await self._inputs.put(settled)
+        if isinstance(verdict, ApprovalAnswered):
+            await self._inputs.put(verdict)
+            return
+        if earlier:
+            await asyncio.wait(earlier)
+        await self._inputs.put(_DirectEvent(ApprovalRequested(verdict)))
 
     async def _confirm_step(self, effect: Confirm) -> None:
         try:

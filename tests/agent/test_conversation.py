@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.system_prompt import PendingAttachments
+from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
     Allow,
     Answer,
@@ -375,6 +376,38 @@ def test_read_tools_run_at_the_same_time(tmp_path: Path) -> None:
 def _results(it: Talk, request: int) -> list[str]:
     blocks = it.provider.requests[request].messages[-1].blocks
     return [block.content for block in blocks if isinstance(block, ToolResult)]
+
+
+def test_parallel_calls_ask_in_their_order_even_if_the_first_is_judged_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = [tmp_path / name for name in ("a", "b")]
+    calls = [Call("read", {"path": str(path)}, path.name) for path in outside]
+    it = talk(tmp_path, calls_reply(*calls), text_reply("Read."))
+    for path in outside:
+        path.write_text("text")
+    judge, asked = it.conversation.judge, []
+
+    async def play() -> None:
+        is_second_judged = asyncio.Event()
+
+        async def judge_first_last(request: AskApproval) -> ApprovalAnswered | CallApproval:
+            if request.call.call_id == "a":
+                await is_second_judged.wait()
+            verdict = await judge(request)
+            is_second_judged.set()
+            return verdict
+
+        def answering(event: TurnEvent) -> None:
+            if isinstance(event, ApprovalRequested):
+                asked.append(event.approval.id)
+                it.conversation.answer(event.approval.id, Allow())
+
+        monkeypatch.setattr(it.conversation, "judge", judge_first_last)
+        await it.play("read both", answering)
+
+    asyncio.run(play())
+    assert asked == ["a", "b"]
 
 
 def test_diagnostics_are_judged_shown_and_run_as_their_shell_command(tmp_path: Path) -> None:
