@@ -370,7 +370,7 @@ def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
     )
     raw = text_in(object_in(error.get("metadata")).get("raw"))
     if raw:
-        message = f"{message}: {raw}"
+        message = f"{message}: {raw}" if message else raw
     code = error.get("code")
     error_code = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
     reason = next((text_in(detail.get("reason")) for detail in details if detail.get("reason")), "")

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from qcode.providers.connection import strip_version
@@ -28,10 +29,18 @@ Finder = Callable[[str], Awaitable[str]]
 """Returns the first usable model of the server at an address, empty if it has none."""
 
 
+class LocalServer(NamedTuple):
+    """A server that answers."""
+
+    spec: ProviderSpec
+    model: str
+    """Its first model that can call tools."""
+
+
 async def find_local_server(
     timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
-) -> tuple[ProviderSpec, str] | None:
+) -> LocalServer | None:
     """Return the first of `find_local_servers`, None if there is none."""
     return next(iter(await find_local_servers(timeout, ports)), None)
 
@@ -40,30 +49,31 @@ async def find_local_servers(
     timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
     configured: Iterable[ProviderSpec] = (),
-) -> tuple[tuple[ProviderSpec, str], ...]:
-    """Return the servers that answer within `timeout` seconds, each with its first model that can call tools.
+) -> tuple[LocalServer, ...]:
+    """Return the servers that answer within `timeout` seconds.
 
     All servers are queried at once; the order of preference is Ollama, LM Studio, llama.cpp, vLLM, SGLang. `ports`
     replaces their default ports. A server without a model is left out. `configured` are servers from the configuration:
     each is queried at its own address, and replaces the default server with the same name.
     """
-    servers: dict[str, tuple[ProviderSpec, str]] = {}
-    for name in _FINDERS:
-        spec = PROVIDERS[name]
+    specs = {name: PROVIDERS[name] for name in _FINDERS}
+    addresses: dict[str, str] = {}
+    for name, spec in specs.items():
         port = (ports or {}).get(name) or urlsplit(spec.base_url).port or 80
-        servers[name] = (spec, f"http://127.0.0.1:{port}")
-    servers |= {spec.name: (spec, strip_version(spec.base_url)) for spec in configured}
-    tasks = [
-        (spec, asyncio.create_task(_find_or_empty(_FINDERS.get(name, _find_listed), address)))
-        for name, (spec, address) in servers.items()
-    ]
+        addresses[name] = f"http://127.0.0.1:{port}"
+    for spec in configured:
+        specs[spec.name], addresses[spec.name] = spec, strip_version(spec.base_url)
+    searches = {
+        name: asyncio.create_task(_find_or_empty(_FINDERS.get(name, _find_listed), address))
+        for name, address in addresses.items()
+    }
     try:
-        await asyncio.wait([task for _, task in tasks], timeout=timeout)
+        await asyncio.wait(searches.values(), timeout=timeout)
     finally:
-        for _, task in tasks:
-            task.cancel()
-    answered = ((spec, task) for spec, task in tasks if task.done() and not task.cancelled())
-    return tuple((spec, task.result()) for spec, task in answered if task.result())
+        for search in searches.values():
+            search.cancel()
+    models = {name: search.result() for name, search in searches.items() if search.done() and not search.cancelled()}
+    return tuple(LocalServer(specs[name], model) for name, model in models.items() if model)
 
 
 async def _find_or_empty(finder: Finder, address: str) -> str:
@@ -348,5 +358,8 @@ async def request_json(
                 raise ValueError("the response is too long")
     finally:
         wire.abort()
-    value: Json = json.loads(content)
+    try:
+        value: Json = json.loads(content)
+    except RecursionError:
+        raise ValueError("the answer is nested too deeply") from None
     return value

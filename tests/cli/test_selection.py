@@ -99,8 +99,8 @@ def test_without_credentials_the_app_uses_the_demo_and_pipe_mode_fails() -> None
 
 
 def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ollama(*_: object) -> tuple[object, str]:
-        return PROVIDERS["ollama"], "qwen3-coder"
+    async def ollama(*_: object) -> local.LocalServer:
+        return local.LocalServer(PROVIDERS["ollama"], "qwen3-coder")
 
     monkeypatch.setattr(local, "find_local_server", ollama)
     chosen = choose_model(Settings(), Keys({}), None, None, has_demo=True)

@@ -34,7 +34,7 @@ def found_at(servers: dict[str, Loopback], timeout: float = 2.0) -> tuple[str, s
                 await stack.enter_async_context(server)
                 ports[name] = int(server.url.rpartition(":")[2])
             found = await find_local_server(timeout, ports)
-            return None if found is None else (found[0].name, found[1])
+            return None if found is None else (found.spec.name, found.model)
 
     return asyncio.run(main())
 
@@ -52,6 +52,12 @@ def test_closed_ports_are_skipped_at_once() -> None:
 @pytest.mark.parametrize("name", ["llamacpp", "vllm", "sglang"])
 def test_first_chat_model_is_chosen(name: str) -> None:
     assert found_at({name: Loopback(models("bge-m3", "text-embedding-3", "qwen3-coder"))}) == (name, "qwen3-coder")
+
+
+def test_answer_that_is_nested_too_deeply_counts_as_none() -> None:
+    deep = Answer([b"[" * 100_000], 200, {"content-type": "application/json"}, is_chunked=False)
+    servers = {"ollama": Loopback(deep), "vllm": Loopback(models("qwen3-coder"))}
+    assert found_at(servers) == ("vllm", "qwen3-coder")
 
 
 def test_chunked_response_is_read() -> None:

@@ -465,7 +465,7 @@ class KeysService:
         settings = self._context.settings
         configured = [spec for name, spec in known_specs(settings).items() if name in settings.providers]
         servers = await find_local_servers(configured=filter(_is_local_server, configured))
-        return {spec.name: model for spec, model in servers}
+        return {server.spec.name: server.model for server in servers}
 
     def _with_texts(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         """Return `choice` with its title, hint, key page and group."""

@@ -264,8 +264,8 @@ async def _select_without_key(settings: Settings, keys: Keys, *, has_demo: bool)
 
     specs, local = known_specs(settings), await find_local_server()
     if local is not None:
-        spec, model = local
-        return Selection(specs.get(spec.name, spec), model, f"a local server responds at {spec.base_url}")
+        spec = local.spec
+        return Selection(specs.get(spec.name, spec), local.model, f"a local server responds at {spec.base_url}")
     if has_demo:
         note = "no key is set or stored, and no local server responds"
         return Selection(specs[DEMO], DEMO, note, is_last_resort=True)
