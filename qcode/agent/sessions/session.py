@@ -330,9 +330,13 @@ class Session:
                 self.history.add_requests(requests, name)
 
     def record_model(self, model: str) -> None:
-        """Record that `model` writes the messages from here on."""
+        """Record that `model` writes the messages from here on. A session without messages stays without a file."""
         with self._lock:
-            self._write({"kind": "model", "at": self._now(), "model": model})
+            record: JsonObject = {"kind": "model", "at": self._now(), "model": model}
+            if self.history.stored:
+                self._write(record)
+            else:
+                self._file.buffer(to_line(record))
             self.history.use_model(model)
 
     def record_mode(self, mode: str) -> None:

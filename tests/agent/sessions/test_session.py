@@ -43,6 +43,17 @@ def test_written_records_are_read_back_value_for_value(tmp_path: Path) -> None:
     assert loaded.notices == ()
 
 
+def test_change_of_the_model_creates_no_file_before_the_first_message(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    session = store.create(MODEL, tmp_path)
+    session.record_model("openai/gpt-x")
+    assert store.ids() == (), "an empty session is not listed"
+    session.append(PROMPT)
+    session.close()
+    loaded = store.load(session.session_id)
+    assert (loaded.messages, loaded.model) == ((PROMPT,), "openai/gpt-x")
+
+
 def test_first_record_is_the_header(tmp_path: Path) -> None:
     file = stored(make_store(tmp_path), PROMPT)
     header = json.loads(file.read_text().splitlines()[0])
