@@ -205,10 +205,13 @@ class SessionStore:
         return session, loaded
 
     def rename(self, prefix: str, title: str) -> None:
-        """Set the title of a session. Raise `SessionBusy` if it is open anywhere."""
+        """Set the title of a session, but keep its time of last use. Raise `SessionBusy` if it is open anywhere."""
+        path = self._path(self.find(prefix))
+        state = path.stat()
         session, _ = self.resume(prefix)
         session.set_title(title)
         session.close()
+        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
     def search(self, query: str) -> frozenset[str]:
         """Return the ids of the sessions that contain all words of `query`, ignoring case."""

@@ -193,6 +193,16 @@ def test_fork_is_a_copy_and_leaves_the_original_unchanged(tmp_path: Path) -> Non
     assert (store.folder / f"{session.session_id}.jsonl").read_bytes() == before
 
 
+def test_renamed_session_keeps_its_time_of_last_use(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    old, recent = stored(store, PROMPT), stored(store, PROMPT)
+    os.utime(old, ns=(10**18, 10**18))
+    store.rename(old.stem, "Sizes")
+    assert [(row.session_id, row.title) for row in store.summaries()][1] == (old.stem, "Sizes")
+    assert old.stat().st_mtime_ns == 10**18
+    assert store.latest() == recent.stem
+
+
 def test_session_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     first = stored(store, user("please\n  sort " + "x" * 100), CONVERSATION[3])
