@@ -17,11 +17,13 @@ import pytest
 from textual import _callback
 from textual._compositor import Compositor
 from textual._context import active_app
+from textual.app import ScreenStackError
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.design import ColorSystem
 from textual.message import Message
 from textual.message_pump import MessagePump
+from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -30,6 +32,7 @@ from qcode.tui.panels import draft
 
 TICK_S = 0.001
 """Seconds that threads and files get before the loop counts as idle."""
+ask_widgets = Pilot._wait_for_screen
 MIN_TURNS = 300
 """The iterations of the loop before a wait gives up, even if they take longer than `max_sleep` on a busy machine."""
 
@@ -45,6 +48,24 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
         if not loop._ready:
             paint()
         calm = 0 if loop._ready else calm + 1
+
+
+def is_idle(pump: MessagePump) -> bool:
+    """Return whether a widget or app has handled all its messages and waits for the next one."""
+    arrived: Any = pump._message_queue.ready_event
+    return not arrived.is_set() and bool(arrived._waiters)
+
+
+async def wait_for_screen(pilot: Pilot[Any], timeout: float = 30.0) -> bool:
+    """Wait until the app and each widget on the screen have handled their messages.
+
+    Textual itself sends a message to each of them. That wakes up dozens of tasks for each key, so it is done only if
+    one of them is at work.
+    """
+    with suppress(ScreenStackError):
+        if all(map(is_idle, (pilot.app, *pilot.app.screen.walk_children(with_self=True)))):
+            return True
+    return await ask_widgets(pilot, timeout)
 
 
 def paint() -> None:
@@ -74,6 +95,7 @@ def exact_pilot() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", wait_for_idle)
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
+        patch.setattr(Pilot, "_wait_for_screen", wait_for_screen)
         patch.setenv("COLORTERM", "truecolor")
         yield
 
