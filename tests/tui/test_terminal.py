@@ -138,9 +138,17 @@ class Terminal:
         return False
 
     def settle(self) -> None:
-        """Read until the app writes no more."""
-        while self.read(0.3):
+        """Read until the app writes no more and uses no processor time."""
+        used = ""
+        while self.read(0.3) or used != (used := self._processor_time()):
             pass
+
+    def _processor_time(self) -> str:
+        """Return the time that the app has used so far; empty on systems without `/proc`."""
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+            return f"{fields[11]} {fields[12]}"
+        return ""
 
     def clear(self) -> None:
         """Clear the screen of the emulator."""

@@ -7,7 +7,7 @@ that need an approval are denied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -304,7 +304,6 @@ class HostSession(Exchange):
             await asyncio.wait(self._model_connections)
         uuids = tuple(self._pending_uuids)
         self._pending_uuids.clear()
-        prompt_count = len(self._conversation.checkpoints.rewind_points())
         output = replace(self._output, turn=prompt.options)
         self._current_run = run = HostRun(output, self, uuids, is_composed=is_composed)
         try:
@@ -313,8 +312,12 @@ class HostSession(Exchange):
             run.stop_asking()
             self._current_run = None
             self._has_result = True
-            for added in self._conversation.checkpoints.rewind_points()[prompt_count:]:
-                self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
+            run.record_prompts()
+
+    def record_prompts(self, uuids: Sequence[str], first: int) -> None:
+        """Remember the ids of the messages that led to the prompts from index `first` on, for `rewind_files`."""
+        for added in self._conversation.checkpoints.rewind_points()[first:]:
+            self._prompt_numbers.update(dict.fromkeys(uuids, added.number))
 
     async def _report_problem(self, text: str) -> None:
         self.controls.notice(Notice("warning", text))
@@ -338,6 +341,7 @@ class HostRun(Run):
         self._session = session
         self._is_composed = is_composed
         self._uuids = uuids
+        self._earlier_prompts = len(output.agent.conversation.checkpoints.rewind_points())
         self._question_tasks: set[asyncio.Task[None]] = set()
         super().__init__(output)
 
@@ -356,7 +360,11 @@ class HostRun(Run):
     def encode(self, line: JsonObject) -> bytes:
         return encode_bounded(line)
 
+    def record_prompts(self) -> None:
+        self._session.record_prompts(self._uuids, self._earlier_prompts)
+
     def adapt_result(self, line: JsonObject) -> JsonObject:
+        self.record_prompts()  # a host may rewind to this turn as soon as it has read the result
         return host_result(line, self._session.controls.names, self._uuids)
 
     def events(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
