@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from difflib import Match, SequenceMatcher
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Literal, TypeAlias, TypeVar
 
 from qcode.text.clean import quoted
@@ -68,6 +68,8 @@ class BoundedMatcher(SequenceMatcher[_T]):
         If too few steps remain for a range, `_aligned` compares it instead.
         """
         b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
+        if b_indexes.keys().isdisjoint(self._a):
+            return []
         # `costs[i]`: the steps for the first `i` elements of the first sequence.
         costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
         pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
@@ -98,8 +100,8 @@ def line_matcher(a: Sequence[str], b: Sequence[str]) -> BoundedMatcher[str]:
     So it reports unchanged empty lines as changed if the lines around them change. This matcher does so only if the
     texts have more than `MAX_LINE_PAIRS` pairs of equal lines.
     """
-    counts = Counter(b)
-    return BoundedMatcher(a, b, autojunk=sum(counts[line] for line in a) > MAX_LINE_PAIRS)
+    counts, absent = Counter(b), repeat(0)
+    return BoundedMatcher(a, b, autojunk=sum(map(counts.get, a, absent)) > MAX_LINE_PAIRS)
 
 
 def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, context: int = 3) -> Iterator[str]:
@@ -116,10 +118,10 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
         yield f"@@ -{_range_text(start, end)} +{_range_text(new_start, new_end)} @@"
         for kind, first, last, new_first, new_last in group:
             if kind == "equal":
-                yield from (f" {line}" for line in a[first:last])
+                yield from map(" ".__add__, a[first:last])
                 continue
-            yield from (f"-{line}" for line in a[first:last])
-            yield from (f"+{line}" for line in b[new_first:new_last])
+            yield from map("-".__add__, a[first:last])
+            yield from map("+".__add__, b[new_first:new_last])
 
 
 def _range_text(start: int, end: int) -> str:
