@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import groupby
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
@@ -442,11 +443,12 @@ def describe_full_window(prompt: PromptSize, window: int | None) -> str:
 
 
 def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
-    """Return the output caps of the requests: `output caps 8,000, then 64,000`, or `output cap 500 each`."""
-    numbers = [f"{attempt.max_tokens:,}" for attempt in attempts]
-    if len(set(numbers)) == 1:
-        return f"output cap {numbers[0]} each" if len(numbers) > 1 else f"output cap {numbers[0]}"
-    return f"output caps {', then '.join(numbers)}"
+    """Return the output caps of the requests: `output caps 8,000, then 4×64,000`, or `output cap 500 each`."""
+    runs = [(cap, len(list(group))) for cap, group in groupby(attempt.max_tokens for attempt in attempts)]
+    if len(runs) == 1:
+        ((cap, count),) = runs
+        return f"output cap {cap:,} each" if count > 1 else f"output cap {cap:,}"
+    return f"output caps {', then '.join(f'{count}×{cap:,}' if count > 1 else f'{cap:,}' for cap, count in runs)}"
 
 
 def describe_cut(attempts: Sequence[AttemptRecord], termination: str, error: str = "") -> str:
