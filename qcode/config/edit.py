@@ -23,6 +23,8 @@ from qcode.config.schema import Key, KeyPath, dotted, find_key, is_table, neares
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ConfigError, UsageError
 
+_MAX_PARTS = 100
+"""The maximum number of parts of a typed key."""
 _HEADER = re.compile(r"\s*\[\[?([^\[\]]+)\]\]?\s*(?:#.*)?\r?\n?")
 
 
@@ -319,10 +321,13 @@ def change_checked(
 def _parse_typed_key(name: str) -> TomlPath:
     """Return the path of a typed key; raise `UsageError`. A part such as a model's name must be quoted."""
     try:
-        return parse_key(name)
+        path = parse_key(name)
     except ValueError:
         hint = 'quote a part with other characters than letters, digits, - and _: models."openai/gpt-5".images'
         raise UsageError(f"invalid key; {hint}") from None
+    if len(path) > _MAX_PARTS:
+        raise UsageError(f"invalid key; it has more than {_MAX_PARTS} parts")
+    return path
 
 
 def _edit(file: Path, changed_text: Callable[[str], str], check: Callable[[str, str], None] | None = None) -> None:

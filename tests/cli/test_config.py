@@ -94,6 +94,7 @@ def test_key_is_set_and_the_rest_of_the_file_stays(desk: Desk, key: str, value: 
         ("providers.lab.api_key", "canary", "unknown key providers.lab.api_key"),
         ("models.a/b.images", "true", "quote a part"),
         ("ui", "x", "ui is a table of keys"),
+        pytest.param(".".join(["a"] * 5_000), "1", "it has more than 100 parts", id="long"),
         pytest.param("ui.bell", "[" * 5_000, "ui.bell must be true or false", id="deep"),
         ("model", '"x"\nui.bell = true', "model must be a string on one line"),
     ],

@@ -213,6 +213,8 @@ def test_error_of_the_host_behind_a_router_is_kept() -> None:
         "error": {"code": 400, "message": "Provider returned error", "metadata": {"raw": "supports at most 16384"}}
     }
     assert "supports at most 16384" in answer(400, body).message
+    without_message: JsonObject = {"error": {"metadata": {"raw": "too large"}}}
+    assert answer(400, without_message).message.endswith("refused the request: too large")
 
 
 def test_long_message_is_shortened_to_one_line() -> None:

@@ -108,8 +108,9 @@ def _read_object() -> JsonObject:
     text = read_standard_input(standard_input(), note=write_stderr)
     try:
         value = json.loads(text or "{}")
-    except ValueError as error:
-        raise InputError(f"standard input is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        raise InputError(f"standard input is not JSON: {reason}") from None
     if not isinstance(value, dict):
         raise InputError("standard input is not a JSON object")
     return value
