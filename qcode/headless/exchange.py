@@ -97,10 +97,15 @@ class Exchange:
             self._reader = StdinReader(
                 descriptor, on_line=self._handle_line, on_end=self._input_ended, first_bytes=first_bytes
             )
-            while (incoming := await self._next_input()) is not None:
+            while await self._wait_for_input():
+                # The message stays in the queue meanwhile, so that an interrupt finds it.
                 await self._unless_stopped(self._write_init())
                 if self._interrupts.number is not None:
                     break
+                if not self._queued:  # a host withdrew its messages
+                    continue
+                incoming = self._queued.popleft()
+                self._release_queued(incoming)
                 code = await self._run_input(incoming)
             if self._interrupts.number is None:
                 await self._unless_stopped(self._output.end_session(self._output.write_message))
@@ -202,18 +207,16 @@ class Exchange:
             await self._output.pipe.write(b"")
         self.release(REQUEST_OVERHEAD_BYTES)
 
-    async def _next_input(self) -> QueuedInput | None:
-        """Return the next message or invalid line; None at the end of the input or after a signal."""
+    async def _wait_for_input(self) -> bool:
+        """Wait for a message or an invalid line; return False at the end of the input or after a signal."""
         while self._interrupts.number is None:
             if self._queued:
-                incoming = self._queued.popleft()
-                self._release_queued(incoming)
-                return incoming
+                return True
             if self._end_reason is not None:
-                return None
+                return False
             self._queue_changed.clear()
             await self._queue_changed.wait()
-        return None
+        return False
 
     async def _run_input(self, incoming: QueuedInput) -> int:
         """Run the turn of a message, or report an invalid line; return the exit code."""

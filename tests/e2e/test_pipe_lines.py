@@ -262,6 +262,22 @@ def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[st
     assert done.code == 2
 
 
+def test_message_that_is_interrupted_while_tool_servers_start_is_not_sent(cli: CliRunner) -> None:
+    started = cli.home / "started"
+    os.mkfifo(started)
+    failing = {"command": "sh", "args": ["-c", f"echo > {started}; read line; cat {started}"]}
+    given = ("--trust", "--mcp-config", json.dumps({"mcpServers": {"failing": failing}}))
+    with FakeServer("openai", [Turn(text="one")]) as server, talking(cli, server, *given) as talk:
+        talk.say(user("hi"))
+        started.read_text()
+        talk.say(interrupt(), user("again"))
+        talk.until("control_response")
+        started.write_text("go on\n")
+        assert talk.end() == 0
+        assert [message.text for message in server.requests[0].messages] == ["again"]
+    assert [result["subtype"] for result in results(talk.seen)] == ["error_cancelled", "success"]
+
+
 def test_interrupt_while_tool_servers_start_writes_init_and_one_result(cli: CliRunner) -> None:
     started = cli.home / "started"
     os.mkfifo(started)
