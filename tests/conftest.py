@@ -22,6 +22,8 @@ from tests.fakes.certificates import skip_public_certificates
 from tests.fakes.demo import skip_demo_pauses
 from tests.fakes.disk import skip_fsync
 
+pytest_plugins = ["tests.rows"]
+
 # No deadline: in a fresh checkout Hypothesis first builds its table of characters, which takes seconds, and busy cores
 # are slow at any time. Neither is a fault of the program.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])

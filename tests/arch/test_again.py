@@ -33,6 +33,14 @@ def test_test_that_fails_again_is_a_failure(tmp_path: Path) -> None:
     assert "passed alone" not in done.stdout
 
 
+def test_failed_group_of_rows_is_rerun_with_its_table(tmp_path: Path) -> None:
+    table = "import pytest\n@pytest.mark.parametrize('number', range(5))\ndef test_one(number): pass\n"
+    done = again(tmp_path, table, ["test_some.py::test_one[rows 1 to 3]", "test_some.py::test_one[rows 4 to 5]"])
+    assert done.returncode == 0
+    assert "  test_some.py::test_one\n" in done.stdout
+    assert "5 passed" in done.stdout
+
+
 def test_many_failures_are_not_rerun(tmp_path: Path) -> None:
     tests = "".join(f"def test_{number}(): pass\n" for number in range(6))
     done = again(tmp_path, tests, [f"test_some.py::test_{number}" for number in range(6)])
