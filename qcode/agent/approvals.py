@@ -159,10 +159,10 @@ class PendingCalls:
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
         name, run_arguments = await toolbox.resolve_call(call.name, arguments)
-        hooks = self.hooks
         hook_verdict, edited = None, None
-        if hooks is not None:
-            hook_verdict, edited = await hooks.run_pre_tool_use(call_id, name, run_arguments)
+        if self.hooks is not None:
+            review = await self.hooks.run_pre_tool_use(call_id, name, run_arguments)
+            hook_verdict, edited = review.verdict, review.arguments
         if hook_verdict is not None and hook_verdict.verdict == "deny":
             return self._refuse(call, hook_verdict)
         resolved = ResolvedCall(name, run_arguments if edited is None else edited, edited_arguments=edited)
@@ -211,14 +211,14 @@ class PendingCalls:
         self._resolved_calls[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or has_run_permission_hooks or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
-        request_verdict, edited = await self.hooks.run_permission_request(call_id, name, run_arguments)
-        if request_verdict is not None and request_verdict.verdict == "deny":
-            return self._refuse(call, request_verdict)
-        if edited is None and request_verdict is None:
+        review = await self.hooks.run_permission_request(call_id, name, run_arguments)
+        if review.verdict is not None and review.verdict.verdict == "deny":
+            return self._refuse(call, review.verdict)
+        if review.arguments is None and review.verdict is None:
             return await self._open_approval(policy, request, preview, verdict)
-        if edited is not None:
-            resolved = replace(resolved, arguments=edited, edited_arguments=edited)
-        hook_verdict = hook_verdict or request_verdict
+        if review.arguments is not None:
+            resolved = replace(resolved, arguments=review.arguments, edited_arguments=review.arguments)
+        hook_verdict = hook_verdict or review.verdict
         return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
 
     async def _open_approval(
@@ -303,7 +303,7 @@ class PendingCalls:
         targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
         verdict = await asyncio.to_thread(policy.judge, spec, arguments)
         if hooks is not None:
-            hook_verdict, _ = await hooks.run_pre_tool_use(approval.id, name, arguments)
+            hook_verdict = (await hooks.run_pre_tool_use(approval.id, name, arguments)).verdict
             if hook_verdict is not None and hook_verdict.verdict == "deny":
                 verdict = hook_verdict
         preview = await toolbox.preview(name, arguments)

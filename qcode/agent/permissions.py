@@ -30,7 +30,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, exact_shell_rule, is_rule, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_NOT_READ_ONLY, Verdict
 from qcode.text.json import JsonObject, parse_object
-from qcode.tools.processes import command_environment
+from qcode.tools.environment import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

@@ -182,6 +182,6 @@ def test_image_is_read_from_a_path_or_an_address(tmp_path: Path) -> None:
         found = picture_at(path, tmp_path)
         assert (found.name, found.size, found.image.media_type) == ("a b.png", (4, 5), "image/png")
     (tmp_path / "text.png").write_text("no image")
-    for path in ("missing.png", "text.png", "."):
+    for path in ("missing.png", "text.png", ".", "file://[x/a.png", "file:///a%00.png"):
         with pytest.raises(InputError):
             picture_at(path, tmp_path)

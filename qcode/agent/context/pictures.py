@@ -32,9 +32,9 @@ class Picture:
 
 def picture_at(path: str, folder: Path) -> Picture:
     """Return the image at this path or `file://` URL; raise `InputError` with one line if it is not an image."""
-    if path.startswith("file://"):
-        path = unquote(urlsplit(path).path)
     try:
+        if path.startswith("file://"):
+            path = unquote(urlsplit(path).path)
         full_path = folder / Path(path).expanduser()
     except (RuntimeError, ValueError):
         raise InputError(f"{path} does not exist") from None

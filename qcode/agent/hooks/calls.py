@@ -20,6 +20,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.verdict import Verdict
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.hooks.answers import HookAnswer
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 _DENIED = "a hook denied the call"
 _ASKED = "a hook wants you to decide"
 _ALLOWED = "a hook allowed it"
+
+
+@dataclass(frozen=True, slots=True)
+class CallReview:
+    """What hooks decide about a call before it runs."""
+
+    verdict: Verdict | None = None
+    """None: the rules decide."""
+    arguments: JsonObject | None = None
+    """The new arguments of the call; None: the original ones."""
 
 
 class CallHooks:
@@ -53,32 +64,30 @@ class CallHooks:
         self._policy = policy
         self._contexts: dict[str, tuple[str, ...]] = {}  # texts of PreToolUse hooks for the model, by call id
 
-    async def run_pre_tool_use(
-        self, call_id: str, name: str, arguments: JsonObject
-    ) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PreToolUse hooks; return their verdict and the new arguments of the call. Either may be None."""
+    async def run_pre_tool_use(self, call_id: str, name: str, arguments: JsonObject) -> CallReview:
+        """Run the PreToolUse hooks."""
+        # A call that did not run leaves its texts, and a provider may use its id again.
+        self._contexts.pop(call_id, None)
         if not self._scope.has("PreToolUse"):
-            return None, None
+            return CallReview()
         answer = await self._run("PreToolUse", call_id, name, arguments)
         if answer.context:
             self._contexts[call_id] = answer.context
         if answer.stops_turn:
-            return Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"), None
-        return await self._verdict_of("PreToolUse", answer, name)
+            return CallReview(Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"))
+        return await self._review("PreToolUse", answer, name)
 
-    async def run_permission_request(
-        self, call_id: str, name: str, arguments: JsonObject
-    ) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PermissionRequest hooks for a call that needs approval; return the same as `run_pre_tool_use`."""
+    async def run_permission_request(self, call_id: str, name: str, arguments: JsonObject) -> CallReview:
+        """Run the PermissionRequest hooks for a call that needs approval."""
         if not self._scope.has("PermissionRequest"):
-            return None, None
+            return CallReview()
         extra_fields: JsonObject = {"permission_suggestions": []}
         answer = await self._run("PermissionRequest", call_id, name, arguments, extra_fields)
         if answer.stops_turn or answer.interrupts_turn:
-            return Verdict("deny", self._stop_turn(answer), "hook:PermissionRequest"), None
+            return CallReview(Verdict("deny", self._stop_turn(answer), "hook:PermissionRequest"))
         if answer.decision == "ask":  # a hook failed, and the call asks anyway
-            return None, None
-        return await self._verdict_of("PermissionRequest", answer, name)
+            return CallReview()
+        return await self._review("PermissionRequest", answer, name)
 
     async def run_post_tool_use(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
@@ -167,13 +176,13 @@ class CallHooks:
         servers = self._toolbox.servers
         return {} if servers is None else servers.original_names()
 
-    async def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
-        """Return the verdict of an answer, and the arguments that replace the original ones. Either may be None."""
+    async def _review(self, event: str, answer: HookAnswer, name: str) -> CallReview:
+        """Return what an answer decides; warn the user about an invalid input."""
         from qcode.agent.claude.tool_names import UntranslatableError
 
         rule = f"hook:{event}"
         if answer.decision == "deny":
-            return Verdict("deny", answer.reason or _DENIED, rule), None
+            return CallReview(Verdict("deny", answer.reason or _DENIED, rule))
         revised: JsonObject | None = None
         if answer.input is not None:
             try:
@@ -181,12 +190,12 @@ class CallHooks:
             except (UntranslatableError, Refused) as problem:
                 reason = f"a hook replaced the input with an invalid one: {problem}"
                 await self._scope.warn(f"{event}: {reason}")
-                return Verdict("ask", reason, rule), None
+                return CallReview(Verdict("ask", reason, rule))
         if answer.decision == "ask":
-            return Verdict("ask", answer.reason or _ASKED, rule), revised
+            return CallReview(Verdict("ask", answer.reason or _ASKED, rule), revised)
         if answer.decision == "allow":
-            return Verdict("allow", answer.reason or _ALLOWED, rule), revised
-        return None, revised
+            return CallReview(Verdict("allow", answer.reason or _ALLOWED, rule), revised)
+        return CallReview(arguments=revised)
 
     def _translate_input(self, name: str, values: JsonObject) -> JsonObject:
         """Translate an input from a hook to arguments of the tool.

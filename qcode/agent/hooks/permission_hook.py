@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from qcode.agent.permissions import verdict_on
+from qcode.agent.permissions import CheckedKind, verdict_on
 from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict
@@ -102,15 +102,24 @@ class UnreadableEventError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedUse:
+    """One use of a command, file, address or server tool by a call."""
+
+    kind: CheckedKind | Literal["mcp"]
+    target: str
+    """The command, path, address, or name of the tool."""
+
+
+@dataclass(frozen=True, slots=True)
 class HookEvent:
     """A call of another program."""
 
     folder: str
     """The working folder."""
-    calls: tuple[tuple[_Action | Literal["mcp"], str], ...]
-    """The commands, files, addresses and server tools that the call uses, each with its action."""
+    uses: tuple[JudgedUse, ...] = ()
+    """What the call uses."""
     has_hidden_effects: bool = False
-    """The call may have effects that `calls` does not list, so it is never allowed."""
+    """The call may have effects that `uses` does not list, so it is never allowed."""
     is_bypassed: bool = False
     """The program is in a mode in which it does not ask."""
 
@@ -141,23 +150,22 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
     action = hook_format.tools.get(name)
     mode = values.get("permission_mode")
     is_bypassed = isinstance(mode, str) and mode in _BYPASS_MODES
-    event = HookEvent(folder, (), has_hidden_effects=program == "codex", is_bypassed=is_bypassed)
+    event = HookEvent(folder, has_hidden_effects=program == "codex", is_bypassed=is_bypassed)
     if name.startswith("mcp__"):
-        return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
+        return replace(event, uses=(JudgedUse("mcp", name.removeprefix("mcp__")),))
     if action is None:
         return None
     if action == "shell":
         return _with_command(event, tool_input)
     if action == "patch":
-        return replace(
-            event, calls=tuple(("write", path) for path in _patched_paths(_text(tool_input, "command", "input")))
-        )
+        paths = _patched_paths(_text(tool_input, "command", "input"))
+        return replace(event, uses=tuple(JudgedUse("write", path) for path in paths))
     if action == "fetch":
-        return replace(event, calls=(("fetch", _text(tool_input, "url")),))
+        return replace(event, uses=(JudgedUse("fetch", _text(tool_input, "url")),))
     if action == "search":
         path = _text(tool_input, *_PATH_FIELDS) if any(tool_input.get(key) is not None for key in _PATH_FIELDS) else "."
-        return replace(event, calls=(("read", path),), has_hidden_effects=True)
-    return replace(event, calls=((action, _text(tool_input, *_PATH_FIELDS)),))
+        return replace(event, uses=(JudgedUse("read", path),), has_hidden_effects=True)
+    return replace(event, uses=(JudgedUse(action, _text(tool_input, *_PATH_FIELDS)),))
 
 
 def _parse_event(data: bytes) -> JsonObject:
@@ -186,7 +194,8 @@ def _with_command(event: HookEvent, tool_input: JsonObject) -> HookEvent:
         # On a separate line: `cd x && a || b` would not be `a || b` in x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
     has_other_fields = not tool_input.keys() <= _HARMLESS_FIELDS
-    return replace(event, calls=(("shell", command),), has_hidden_effects=event.has_hidden_effects or has_other_fields)
+    has_hidden_effects = event.has_hidden_effects or has_other_fields
+    return replace(event, uses=(JudgedUse("shell", command),), has_hidden_effects=has_hidden_effects)
 
 
 def _text(tool_input: JsonObject, *names: str) -> str:
@@ -210,12 +219,15 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[EventDecision, str]:
     `policy` must have no sandbox, because commands of another program do not run in the sandbox of qcode.
     """
     policy = policy.with_mode("bypass" if event.is_bypassed else "default")
-    verdicts = [
-        policy.judge(ToolSpec(value, "", {}), {}) if kind == "mcp" else verdict_on(policy, kind, value)  # type: ignore[arg-type]  # `read_event` returns only these kinds
-        for kind, value in event.calls
-    ]
+    verdicts = [_judge_use(policy, use) for use in event.uses]
     strictest = max(verdicts, key=lambda verdict: _ORDER.index(_decision(verdict, event)))
     return _decision(strictest, event), strictest.reason
+
+
+def _judge_use(policy: Policy, use: JudgedUse) -> Verdict:
+    if use.kind == "mcp":
+        return policy.judge(ToolSpec(use.target, "", {}), {})
+    return verdict_on(policy, use.kind, use.target)
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:

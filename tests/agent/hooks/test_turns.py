@@ -27,6 +27,7 @@ from qcode import (
     TurnEnded,
     TurnEvent,
     UsageError,
+    testing,
 )
 from qcode.agent.hooks.events import Hook
 from qcode.agent.trust import TrustStore, files_in_use
@@ -368,6 +369,17 @@ def test_context_of_hooks_precedes_the_prompt(tmp_path: Path) -> None:
         "a",
     ]
     assert len(second.blocks) == 2
+
+
+def test_context_of_a_denied_call_is_not_added_to_a_later_call_with_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events_of = testing._events
+    monkeypatch.setattr(testing, "_events", lambda parts, number: events_of(parts, 1))  # each reply has the same ids
+    answers = [permission("deny", additionalContext="about the first call"), {}]
+    played = play(tmp_path, [[READ], [READ], "ok"], {"PreToolUse": answers})
+    assert [result.state for result in played.results] == ["denied", "done"]
+    assert "about the first call" not in played.results[1].outcome.content
 
 
 def test_blocked_prompt_is_not_sent(tmp_path: Path) -> None:
