@@ -34,7 +34,7 @@ _ALLOWED = "a hook allowed it"
 
 @dataclass(frozen=True, slots=True)
 class CallReview:
-    """What hooks decide about a call before it runs."""
+    """The decision of hooks about a call that is about to run."""
 
     verdict: Verdict | None = None
     """None: the rules decide."""

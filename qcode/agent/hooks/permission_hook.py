@@ -117,7 +117,7 @@ class HookEvent:
     folder: str
     """The working folder."""
     uses: tuple[JudgedUse, ...] = ()
-    """What the call uses."""
+    """All commands, files, addresses and server tools that the call uses."""
     has_hidden_effects: bool = False
     """The call may have effects that `uses` does not list, so it is never allowed."""
     is_bypassed: bool = False
