@@ -36,7 +36,7 @@ from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.environment import DEPTH_VARIABLE
+from qcode.tools.processes import DEPTH_VARIABLE
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, Workspace, sweep_scratch

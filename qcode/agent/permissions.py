@@ -24,13 +24,12 @@ from qcode.config.settings import Origin, Settings
 from qcode.protocol.approvals import RULE_EFFECTS, ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import ToolSpec
+from qcode.protocol.tools import ToolSpec, command_path
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, exact_shell_rule, is_rule, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_NOT_READ_ONLY, Verdict
 from qcode.text.json import JsonObject, parse_object
-from qcode.tools.environment import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -432,7 +431,7 @@ def policy_of(context: RunContext) -> Policy:
     rules = configured_rules(context.settings)
     qcode_folders = (context.paths.config_dir, context.paths.state_dir)
     project_folders = (context.folder, context.root, *context.added_folders)
-    search_path = command_environment(context.env)["PATH"]
+    search_path = command_path(context.env)
     return Policy(
         mode=permissions.mode,
         rules=rules,

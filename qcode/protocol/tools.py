@@ -176,6 +176,15 @@ class Refused(Exception):  # noqa: N818  # an answer, not a failure
     """A tool refuses a call and has changed nothing. The message is sent to the model unchanged."""
 
 
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def command_path(environment: Mapping[str, str]) -> str:
+    """Return the PATH of commands: the absolute folders of PATH in `environment`, or `DEFAULT_PATH` if it has none."""
+    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
+    return ":".join(parts) or DEFAULT_PATH
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A program to start, with the functions to call before and after it. A value is used for one start only."""

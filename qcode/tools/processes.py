@@ -1,8 +1,9 @@
-"""Programs run by tools: each in a separate process group, with the environment of `environment`.
+"""Programs run by tools: each in a separate process group, with a filtered environment.
 
-`run_program` ends a program and all processes that it started: at its time limit, when cancelled, and at its exit.
-`find_program` searches PATH. `HelperProcess` runs a small program of qcode (`scanner`, `html_program`, `pdf_program`)
-on input that may take forever to process. Unlike a thread, a process can be killed.
+`command_environment` decides which variables a program gets. `run_program` ends a program and all processes that it
+started: at its time limit, when cancelled, and at its exit. `find_program` searches PATH. `HelperProcess` runs a small
+program of qcode (`scanner`, `html_program`, `pdf_program`) on input that may take forever to process. Unlike a thread,
+a process can be killed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qcode.protocol.tools import Launch, Refused
+from qcode.protocol.tools import DEFAULT_PATH, Launch, Refused, command_path
 from qcode.text.numbers import exit_text
-from qcode.tools.environment import DEFAULT_PATH, MINIMAL_ENVIRONMENT, command_environment
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import Workspace
 from qcode.values import ValueT, dataclass
 
+_PASSED_VARIABLES = frozenset(
+    {
+        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
+        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
+        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
+        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
+        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI", "QCODE_HOME",
+    }
+)  # fmt: skip
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_LOCALE = lazy_pattern(r"LC_[A-Z]+")
+_OTHER_ENCODING = lazy_pattern(r"(?i)(LC_ALL|LC_CTYPE|LANG)=(?!(C|POSIX|.*\.utf-?8(@.*)?)?$).*")
 _TERM_GRACE_S = 0.1
 """The time between SIGTERM and SIGKILL."""
 _POLL_INTERVAL_S = 0.01
@@ -37,6 +51,32 @@ _EXIT_GRACE_S = 0.1
 _LAST_OUTPUT_S = 1.0
 """The time limit for the last output, and for a killed process to exit."""
 _CHUNK_BYTES = 65_536
+MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
+"""The environment of qcode's own helper programs."""
+DEPTH_VARIABLE = "QCODE_DEPTH"
+"""The number of qcode processes above a process. A program that qcode starts gets a number one higher."""
+
+_FIXED_VARIABLES = {
+    **dict.fromkeys(("PAGER", "MANPAGER", "GIT_PAGER"), "cat"),
+    "TERM": "dumb",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a shell command: the harmless variables of `environment`, with pagers turned off.
+
+    PATH is that of `command_path`. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. Locales of
+    other encodings become `C.UTF-8`, like the text of commands: in `ja_JP.SJIS`, bash reads `ă\\` as two letters.
+    """
+    passed = {name: environment[name] for name in environment if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)}
+    if sys.getfilesystemencoding() == "utf-8":
+        passed |= {name: "C.UTF-8" for name, value in passed.items() if _OTHER_ENCODING.fullmatch(f"{name}={value}")}
+    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
+    depth = environment.get(DEPTH_VARIABLE, "")
+    child_depth = str(int(depth) + 1) if depth.isdecimal() and len(depth) < 4 else "1"  # it may be any text
+    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": command_path(environment)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +457,7 @@ def find_program(name: str, environment: Mapping[str, str], workspace: Workspace
     Folders and programs in the workspace do not count, except system folders.
     """
     system_folders = DEFAULT_PATH.split(":")
-    for folder in (*command_environment(environment)["PATH"].split(":"), *system_folders):
+    for folder in (*command_path(environment).split(":"), *system_folders):
         path = Path(folder) / name
         is_program = os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113  # no error for a closed folder
         is_in_workspace = workspace.contains(path) or workspace.contains(path.parent)

@@ -22,10 +22,9 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.environment import command_environment
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import LiveOutput, OutputCollector
-from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass

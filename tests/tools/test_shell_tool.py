@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tools.environment import command_environment
+from qcode.tools.processes import command_environment
 from qcode.tools.tool import ToolRunContext
 from tests.tools.conftest import TOOLS, ToolRunner
 

@@ -18,8 +18,7 @@ from typing import Any
 from qcode.agent.after_edit.problems import MAX_DIAGNOSTICS, Problem, Severity, clean_problem
 from qcode.protocol.tools import Launch
 from qcode.tools.editing.diagnostics import CHECKERS, nearest_folder
-from qcode.tools.environment import command_environment
-from qcode.tools.processes import find_program, run_program
+from qcode.tools.processes import command_environment, find_program, run_program
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 

@@ -19,8 +19,7 @@ from qcode.agent.after_edit.client import LanguageServer, LanguageServerError, S
 from qcode.agent.after_edit.problems import Problem
 from qcode.protocol.tools import Launch
 from qcode.text.clean import visible
-from qcode.tools.environment import command_environment
-from qcode.tools.processes import find_program
+from qcode.tools.processes import command_environment, find_program
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 

@@ -26,7 +26,7 @@ from qcode.agent.hooks.events import (
 )
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import visible_line
-from qcode.tools.environment import command_environment
+from qcode.tools.processes import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from qcode.protocol.approvals import Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text
-from qcode.tools.environment import command_environment
+from qcode.tools.processes import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerError
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.environment import command_environment
+from qcode.tools.processes import command_environment
 
 _MAX_TEXT_BYTES = 32 * 1024
 """The maximum size of a file whose text is stored, to show a diff after a change."""

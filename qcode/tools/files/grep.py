@@ -24,8 +24,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.environment import MINIMAL_ENVIRONMENT
-from qcode.tools.processes import find_program
+from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
 from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass

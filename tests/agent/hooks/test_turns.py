@@ -27,7 +27,6 @@ from qcode import (
     TurnEnded,
     TurnEvent,
     UsageError,
-    testing,
 )
 from qcode.agent.hooks.events import Hook
 from qcode.agent.trust import TrustStore, files_in_use
@@ -371,15 +370,12 @@ def test_context_of_hooks_precedes_the_prompt(tmp_path: Path) -> None:
     assert len(second.blocks) == 2
 
 
-def test_context_of_a_denied_call_is_not_added_to_a_later_call_with_its_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events_of = testing._events
-    monkeypatch.setattr(testing, "_events", lambda parts, number: events_of(parts, 1))  # each reply has the same ids
-    answers = [permission("deny", additionalContext="about the first call"), {}]
-    played = play(tmp_path, [[READ], [READ], "ok"], {"PreToolUse": answers})
-    assert [result.state for result in played.results] == ["denied", "done"]
-    assert "about the first call" not in played.results[1].outcome.content
+def test_context_of_the_original_call_is_not_added_to_the_edited_one(tmp_path: Path) -> None:
+    answers = [permission("ask", additionalContext="about the original"), {}]
+    edited = Allow(input={"path": "b.txt", "content": "x"})
+    played = play(tmp_path, [[WRITE], "ok"], {"PreToolUse": answers}, decide=lambda _: edited)
+    assert (tmp_path / "work" / "b.txt").exists()
+    assert "about the original" not in played.results[0].outcome.content
 
 
 def test_blocked_prompt_is_not_sent(tmp_path: Path) -> None:

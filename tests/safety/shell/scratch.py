@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from qcode.safety.git_repository import override_variables
-from qcode.tools.environment import command_environment
+from qcode.tools.processes import command_environment
 from qcode.values import dataclass
 
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
