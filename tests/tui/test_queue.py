@@ -6,7 +6,7 @@ from qcode.protocol.approvals import TurnOptions
 from qcode.tui.prompt.queue import Queue, Submission
 
 COMMAND = Submission("look again", "/look", options=TurnOptions(model="demo/demo"))
-"""A prompt that runs as a turn of its own."""
+"""A prompt that runs as a separate turn."""
 MESSAGE = Submission("look again", "look again")
 """A prompt with the same text, which steers the running turn."""
 
