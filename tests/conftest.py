@@ -33,6 +33,8 @@ settings.register_profile("qcode", settings.get_profile("broad"), max_examples=2
 settings.load_profile("qcode")
 
 MAX_WORKERS = 8
+MAX_ID = 300
+"""The maximum length of a text in the id of a test, in characters or bytes."""
 TESTS = Path(__file__).parent
 
 # The suite starts hundreds of programs, and pytest rewrites each test file before it runs. So compiled files are kept,
@@ -49,6 +51,11 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Return a short id for a long text: each worker sends all ids to the controller, and one text has 10 MB."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > MAX_ID else None
 
 
 @pytest.hookimpl(tryfirst=True)

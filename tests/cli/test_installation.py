@@ -90,7 +90,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
         (200, b"<html>", 1, "it does not answer with the JSON of PEP 691"),
         (200, b'{"files": [1]}', 1, "it does not answer with the JSON of PEP 691"),
         pytest.param(200, b"[" * 100_000, 1, "it does not answer with the JSON of PEP 691", id="deep"),
-        (200, b" " * (update.MAX_BYTES + 1), 75, "the answer is too large"),
+        pytest.param(200, b" " * (update.MAX_BYTES + 1), 75, "the answer is too large", id="large"),
     ],
 )
 def test_check_fails_with_one_line_if_the_index_fails(

@@ -265,7 +265,7 @@ def test_stream_input_needs_stream_output_and_no_prompt_argument(flags: tuple[st
 def test_message_that_is_interrupted_while_tool_servers_start_is_not_sent(cli: CliRunner) -> None:
     started = cli.home / "started"
     os.mkfifo(started)
-    failing = {"command": "sh", "args": ["-c", f"echo > {started}; read line; cat {started}"]}
+    failing = {"command": "sh", "args": ["-c", f"echo > {started}; read line; cat {started}; rm -f {started}"]}
     given = ("--trust", "--mcp-config", json.dumps({"mcpServers": {"failing": failing}}))
     with FakeServer("openai", [Turn(text="one")]) as server, talking(cli, server, *given) as talk:
         talk.say(user("hi"))
