@@ -47,10 +47,10 @@ os.environ["PYTHON_KEYRING_BACKEND"] = NO_KEYRING
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return one worker more than the machine has cores: some tests wait for a process or a terminal."""
+    """Return two workers more than the machine has cores: some tests wait for a process or a terminal."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return min((os.cpu_count() or 1) + 1, MAX_WORKERS)
+    return min((os.cpu_count() or 1) + 2, MAX_WORKERS)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
