@@ -74,6 +74,23 @@ def test_partial_text_is_preferred_to_an_escalated_thinking_only_attempt() -> No
     assert len(played.of(ev.PartialRestored)) == 1
 
 
+def test_longer_partial_is_continued_if_the_escalated_attempt_is_truncated_with_less_text() -> None:
+    played = play(cut("The first half ", output=8_000), cut("The fir", output=64_000), text("and the second."))
+    assert played.shown == played.end.text == "The first half and the second."
+    assert played.caps == [8_000, 64_000, 64_000]
+    assert played.requests[2].messages[1].text == "The first half "
+    assert [event.text for event in played.of(ev.PartialRestored)] == ["The first half "]
+    assert [record.is_discarded for record in finished(played).attempts] == [False, True, False]
+    assert played.end.discarded_output_tokens == 64_000
+
+
+def test_escalated_attempt_replaces_a_longer_partial_if_it_is_complete_or_has_a_call() -> None:
+    assert play(cut("A long first half "), text("Short.")).end.text == "Short."
+    called = play(cut("A long first half "), calls(("read", '{"path": "a"}'), before="Look."), text("Done."))
+    assert called.messages[1].text == "Look."
+    assert len(called.ran) == 1
+
+
 def test_refusal_with_a_call_keeps_the_partial() -> None:
     refused_call = calls(("read", '{"path": "a"}'), stop=StopReason.REFUSAL)
     played = play(cut("The partial."), refused_call)
