@@ -6,22 +6,16 @@ from typing import Literal
 
 from qcode.tui.prompt.vim import motions, operators
 from qcode.tui.prompt.vim.grammar import VimCommand
-from qcode.tui.prompt.vim.motions import Find, first_non_blank, is_line_end, line_end, line_start, normal_cursor
+from qcode.tui.prompt.vim.motions import (
+    Find,
+    Motion,
+    first_non_blank,
+    is_line_end,
+    line_end,
+    line_start,
+    normal_cursor,
+)
 from qcode.tui.prompt.vim.objects import Extent, text_object
-from qcode.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Motion:
-    """The position that a motion reaches, and the range that an operator takes with it."""
-
-    end: int
-    is_inclusive: bool = False
-    """An operator also takes the character at `end`."""
-    is_lines: bool = False
-    """An operator takes whole lines."""
-    start: int | None = None
-    """The start of a text object, None for a motion: it starts at the cursor."""
 
 
 class MovingCursor:
@@ -50,11 +44,7 @@ class MovingCursor:
         if name in ("h", "l", "0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
             return self._line_motion(command, count)
         if name in ("{", "}"):
-            target = motions.paragraph(self.text, self.cursor, 1 if name == "}" else -1, count)
-            if target is None:
-                return None
-            end, is_inclusive = target
-            return Motion(end, is_inclusive=is_inclusive)
+            return motions.paragraph_motion(self.text, self.cursor, 1 if name == "}" else -1, count)
         if name == "%" and command.count is not None:
             # `50%` is the line at 50 percent of the text, rounded up.
             number = (count * (self.text.count("\n") + 1) + 99) // 100
@@ -114,22 +104,24 @@ class MovingCursor:
         is_big = name[-1].isupper()
         if name in ("b", "B", "ge", "gE"):
             is_end = name[0] == "g"
-            move = motions.word_end_back if is_end else motions.word_back
-            end, is_done = move(text, index, count, is_big=is_big)
+            move = motions.previous_word_end if is_end else motions.previous_word_start
+            word = move(text, index, count, is_big=is_big)
             # With fewer words before the cursor, `3b` moves as far as it can. `d3b` does the same, and deletes nothing.
-            if command.operator and not is_done:
-                self.cursor = normal_cursor(text, end)
+            if command.operator and not word.is_complete:
+                self.cursor = normal_cursor(text, word.position)
                 return None
-            return Motion(end, is_inclusive=is_end)
+            return Motion(word.position, is_inclusive=is_end)
         # `cw` on a word acts as `ce`; at the end of the word it changes only the last letter.
         is_change = command.operator == "c" and name in ("w", "W")
         acts_as_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
         if name in ("e", "E") or acts_as_ce:
-            end, _ = motions.word_end(text, index, count, is_big=is_big, may_stay=acts_as_ce)
+            word = motions.next_word_end(text, index, count, is_big=is_big, may_stay=acts_as_ce)
             is_inclusive = True
         else:
-            end, _ = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))
+            has_operator = bool(command.operator)
+            word = motions.next_word_start(text, index, count, is_big=is_big, stops_at_line_end=has_operator)
             is_inclusive = False
+        end = word.position
         # A motion that would reach the `\n` of a line with text stays on the last character, and takes it.
         if end > index and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
             end, is_inclusive = end - 1, True

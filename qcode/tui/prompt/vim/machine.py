@@ -286,7 +286,7 @@ class Vim(MovingCursor):
         if self.cursor > self._anchor and command.name[1] in "wW":
             more = more_words(self.text, self.cursor, count, is_around=is_around, is_big=command.name[1] == "W")
             if more is not None:
-                self.cursor, _ = more
+                self.cursor = more.end
             return
         if self.mode == "visual line" and self.cursor > self._anchor and command.name[1] == "p":
             self._select_more_paragraphs(count, is_around)
@@ -304,8 +304,7 @@ class Vim(MovingCursor):
             row = self.text.count("\n", 0, below)
             rows = paragraph_rows(self.text.split("\n"), row, count, is_around=is_around)
             if rows is not None:
-                _, last_row = rows
-                self.cursor = motions.nth_line(self.text, last_row + 1)
+                self.cursor = motions.nth_line(self.text, rows.last + 1)
 
     def _run_operator(self, command: VimCommand, change: _Change | None) -> None:
         region, selected = self._region_of(command, change)

@@ -17,6 +17,19 @@ Width: TypeAlias = Callable[[str], int]
 """Returns the number of cells of a character."""
 
 
+@dataclass(frozen=True, slots=True)
+class Motion:
+    """The position that a motion reaches, and the range that an operator takes with it."""
+
+    end: int
+    is_inclusive: bool = False
+    """An operator also takes the character at `end`."""
+    is_lines: bool = False
+    """An operator takes whole lines."""
+    start: int | None = None
+    """The start of a text object, None for a motion: it starts at the cursor."""
+
+
 def line_start(text: str, index: int) -> int:
     return text.rfind("\n", 0, index) + 1
 
@@ -38,8 +51,10 @@ def is_empty_line(text: str, index: int) -> bool:
 def first_non_blank(text: str, index: int) -> int:
     """Return the first character of the line that is not blank; in a blank line its last character."""
     start, end = line_start(text, index), line_end(text, index)
-    non_blank = next((index for index in range(start, end) if text[index] not in " \t"), None)
-    return max(start, end - 1) if non_blank is None else non_blank
+    for position in range(start, end):
+        if text[position] not in " \t":
+            return position
+    return max(start, end - 1)
 
 
 def normal_cursor(text: str, index: int) -> int:
@@ -104,7 +119,15 @@ def index_at_column(text: str, start: int, column: int, width: Width, *, is_visu
     return end if is_visual else max(start, end - 1)
 
 
-BLANK, PUNCTUATION, WORD, EMOJI = range(4)
+BLANK, PUNCTUATION, WORD, EMOJI, LABEL = range(5)
+"""The classes of characters. A label of the prompt, such as `[Image #1 a.png]`, is one character here (see `units`)."""
+
+FIRST_UNIT, LAST_UNIT = 0xF0000, 0xFFFFD
+UNITS_PER_CLASS = 0x3F00
+"""The private characters, from `FIRST_UNIT` to `LAST_UNIT`, by which `units` replaces graphemes and labels.
+
+They are divided into blocks of `UNITS_PER_CLASS`, one for each class from `PUNCTUATION` to `LABEL`.
+"""
 
 _SCRIPTS = (
     (0x3040, 0x309F, 0x3040),
@@ -127,11 +150,11 @@ def char_class(character: str) -> int:
     if code >= FIRST_UNIT:
         if code > LAST_UNIT:
             return WORD
-        # The blocks of `units` are those of punctuation, words, emoji and labels.
-        return PUNCTUATION + min((code - FIRST_UNIT) // UNITS_PER_CLASS, 3)
-    script = next((name for low, high, name in _SCRIPTS if low <= code <= high), 0)
-    if script:
-        return script
+        block = (code - FIRST_UNIT) // UNITS_PER_CLASS
+        return min(PUNCTUATION + block, LABEL)
+    for first, last, script_class in _SCRIPTS:
+        if first <= code <= last:
+            return script_class
     category = unicodedata.category(character)
     if category[0] == "Z":
         return BLANK
@@ -140,18 +163,26 @@ def char_class(character: str) -> int:
     return PUNCTUATION if category[0] in "PS" else WORD
 
 
-def any_class(character: str, *, is_big: bool) -> int:
-    """Return the class of a character; for `W` (`is_big`), all characters except blanks have one class."""
-    kind = char_class(character)
+def class_at(text: str, index: int, *, is_big: bool) -> int:
+    """Return the class of the character at `index`; the end of the text is a blank.
+
+    For `W` (`is_big`), all characters except blanks have one class.
+    """
+    kind = char_class(text[index]) if index < len(text) else BLANK
     return PUNCTUATION if is_big and kind != BLANK else kind
 
 
-FIRST_UNIT, UNITS_PER_CLASS, LAST_UNIT = 0xF0000, 0x3F00, 0xFFFFD
-"""The private characters that stand for units of several characters, in blocks of one class (see `units`)."""
+@dataclass(frozen=True, slots=True)
+class WordMotion:
+    """The end of a word motion."""
+
+    position: int
+    is_complete: bool
+    """False: the text has too few words, and `position` is as far as the motion could go."""
 
 
-class _Walk:
-    """A position that moves by characters."""
+class _Scanner:
+    """A position that moves over the characters of a text."""
 
     def __init__(self, text: str, index: int, is_big: bool) -> None:
         self.text = text
@@ -162,13 +193,16 @@ class _Walk:
     @property
     def kind(self) -> int:
         """The class of the character at the position."""
-        if self.index >= len(self.text):
-            return BLANK
-        return any_class(self.text[self.index], is_big=self._is_big)
+        return class_at(self.text, self.index, is_big=self._is_big)
 
     @property
     def is_on_empty_line(self) -> bool:
         return is_empty_line(self.text, self.index)
+
+    @property
+    def is_at_line_boundary(self) -> bool:
+        """Whether the position is the start or the end of a line. Only valid after a step forward."""
+        return self.text[self.index - 1] == "\n" or is_line_end(self.text, self.index)
 
     def forward(self) -> bool:
         """Move by one character; return False at the end of the text."""
@@ -184,130 +218,133 @@ class _Walk:
         self.index -= 1
         return True
 
-    @property
-    def has_crossed(self) -> bool:
-        """Whether the last step forward reached the end of a line or the next line."""
-        return self.text[self.index - 1] == "\n" or is_line_end(self.text, self.index)
-
-    def skip(self, kind: int, step: Callable[[], bool]) -> bool:
-        """Call `step` while the class is `kind`; return False if the text ended before another class."""
+    def skip_word(self, step: Callable[[], bool]) -> bool:
+        """Call `step` while the class stays the same; return False if the text ended before another class."""
+        kind = self.kind
         while self.kind == kind:
             if not step():
                 return False
         return True
 
+    def skip_blanks(self, step: Callable[[], bool], *, stops_at_empty_line: bool = True) -> bool:
+        """Call `step` until a word or an empty line is reached; return False if the text ended before it."""
+        while self.kind == BLANK and not (stops_at_empty_line and self.is_on_empty_line):
+            if not step():
+                return False
+        return True
 
-def word_forward(text: str, index: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> tuple[int, bool]:
-    """Return the start of the `count`th next word (`w`), and False if a step begins at the end of the text.
+    def motion(self, *, is_complete: bool) -> WordMotion:
+        return WordMotion(self.index, is_complete)
 
-    `stops_at_line_end`: the last step stops at the end of its line, as for operators.
+
+def next_word_start(text: str, index: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> WordMotion:
+    """Return the motion to the start of the `count`th next word (`w`).
+
+    It is incomplete if a step begins at the end of the text. `stops_at_line_end`: the last step ends at the end of its
+    line, as for operators.
     """
-    walk = _Walk(text, index, is_big)
+    scanner = _Scanner(text, index, is_big)
     for remaining in reversed(range(count)):
-        stops = stops_at_line_end and remaining == 0
-        kind, is_last_line = walk.kind, text.find("\n", walk.index) < 0
-        if not walk.forward() or (walk.has_crossed and is_last_line):
-            return walk.index, False
-        if walk.has_crossed and stops:
-            return walk.index, True
-        while kind and walk.kind == kind:
-            if not walk.forward() or (walk.has_crossed and stops):
-                return walk.index, True
-        while walk.kind == BLANK and not walk.is_on_empty_line:
-            if not walk.forward() or (walk.has_crossed and (is_last_line or stops)):
-                return walk.index, True
-    return walk.index, True
+        stops_here = stops_at_line_end and remaining == 0
+        is_last_line = text.find("\n", scanner.index) < 0
+        kind = scanner.kind
+        if not scanner.forward() or (is_last_line and scanner.is_at_line_boundary):
+            return scanner.motion(is_complete=False)
+        if stops_here and scanner.is_at_line_boundary:
+            break
+        while scanner.kind == kind != BLANK:
+            if not scanner.forward() or (stops_here and scanner.is_at_line_boundary):
+                return scanner.motion(is_complete=True)
+        while scanner.kind == BLANK and not scanner.is_on_empty_line:
+            if not scanner.forward() or ((stops_here or is_last_line) and scanner.is_at_line_boundary):
+                return scanner.motion(is_complete=True)
+    return scanner.motion(is_complete=True)
 
 
-def word_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
-    """Return the start of the `count`th word before `index` (`b`), and False if a step begins at index 0."""
-    walk = _Walk(text, index, is_big)
-    for _ in range(count):
-        if not walk.back():
-            return walk.index, False
-        while walk.kind == BLANK and not walk.is_on_empty_line:
-            if not walk.back():
-                return walk.index, True
-        if walk.kind == BLANK:
-            continue
-        if not walk.skip(walk.kind, walk.back):
-            return walk.index, True
-        walk.forward()
-    return walk.index, True
+def previous_word_start(text: str, index: int, count: int, *, is_big: bool) -> WordMotion:
+    """Return the motion to the start of the `count`th word before `index` (`b`).
 
-
-def word_end(
-    text: str, index: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty: bool = False
-) -> tuple[int, bool]:
-    """Return the end of the `count`th next word (`e`), and False if the text ended first.
-
-    `may_stay`: the end of a word at `index` counts as the first one, as for `cw` and text objects. `stops_at_empty`: an
-    empty line counts as a word.
+    It is incomplete if a step begins at the start of the text.
     """
-    walk = _Walk(text, index, is_big)
+    scanner = _Scanner(text, index, is_big)
     for _ in range(count):
-        kind = walk.kind
-        if not walk.forward():
-            return walk.index, False
-        if walk.kind == kind != BLANK:
-            if not walk.skip(kind, walk.forward):
-                return walk.index, False
-        elif not may_stay or kind == BLANK:
-            while walk.kind == BLANK:
-                if stops_at_empty and walk.is_on_empty_line:
-                    break
-                if not walk.forward():
-                    return walk.index, False
-            if walk.kind == BLANK:
-                may_stay = False
-                continue
-            if not walk.skip(walk.kind, walk.forward):
-                return walk.index, False
-        walk.back()
-        may_stay = False
-    return walk.index, True
+        if not scanner.back():
+            return scanner.motion(is_complete=False)
+        if not scanner.skip_blanks(scanner.back):
+            break
+        if scanner.is_on_empty_line:
+            continue  # an empty line is a word
+        if not scanner.skip_word(scanner.back):
+            break
+        scanner.forward()
+    return scanner.motion(is_complete=True)
 
 
-def word_end_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
-    """Return the end of the `count`th word before `index` (`ge`), and False if a step begins at index 0."""
-    walk = _Walk(text, index, is_big)
+def next_word_end(
+    text: str, index: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty_line: bool = False
+) -> WordMotion:
+    """Return the motion to the end of the `count`th next word (`e`). It is incomplete if the text ends first.
+
+    `may_stay`: the end of a word at `index` counts as the first one, as for `cw` and text objects.
+    `stops_at_empty_line`: an empty line counts as a word.
+    """
+    scanner = _Scanner(text, index, is_big)
+    for number in range(count):
+        kind = scanner.kind
+        if not scanner.forward():
+            return scanner.motion(is_complete=False)
+        was_at_word_end = kind != BLANK and scanner.kind != kind
+        if not (was_at_word_end and may_stay and number == 0):
+            if not scanner.skip_blanks(scanner.forward, stops_at_empty_line=stops_at_empty_line):
+                return scanner.motion(is_complete=False)
+            if scanner.kind == BLANK:
+                continue  # on an empty line
+            scanner.skip_word(scanner.forward)
+        scanner.back()
+    return scanner.motion(is_complete=True)
+
+
+def previous_word_end(text: str, index: int, count: int, *, is_big: bool) -> WordMotion:
+    """Return the motion to the end of the `count`th word before `index` (`ge`).
+
+    It is incomplete if a step begins at the start of the text.
+    """
+    scanner = _Scanner(text, index, is_big)
     for _ in range(count):
-        kind = walk.kind
-        if not walk.back():
-            return walk.index, False
-        while kind and walk.kind == kind:
-            if not walk.back():
-                return walk.index, True
-        while walk.kind == BLANK and not walk.is_on_empty_line:
-            if not walk.back():
-                return walk.index, True
-    return walk.index, True
+        kind = scanner.kind
+        if not scanner.back():
+            return scanner.motion(is_complete=False)
+        is_inside_word = scanner.kind == kind != BLANK
+        if is_inside_word and not scanner.skip_word(scanner.back):
+            break
+        if not scanner.skip_blanks(scanner.back):
+            break
+    return scanner.motion(is_complete=True)
 
 
-def paragraph(text: str, index: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
-    """Return the `count`th empty line after `index` (`}`), or with `step` -1 before it (`{`).
+def paragraph_motion(text: str, index: int, step: Literal[1, -1], count: int) -> Motion | None:
+    """Return the motion to the `count`th empty line after `index` (`}`), or with `step` -1 before it (`{`).
 
-    The end or the start of the text counts as one; return None if there are too few. The second value is True at the
-    end of the text: an operator then takes the character at that position, too.
+    The end or the start of the text counts as such a line, once. Return None if there are too few lines.
     """
     lines = text.split("\n")
+    last_row = len(lines) - 1
     row = text.count("\n", 0, index)
     for remaining in reversed(range(count)):
-        has_skipped, is_first = False, True
+        has_seen_text = bool(lines[row])
         while True:
-            has_skipped = has_skipped or bool(lines[row])
-            if not is_first and has_skipped and not lines[row]:
-                break
-            is_first = False
-            if not 0 <= row + step < len(lines):
+            if not 0 <= row + step <= last_row:
                 if remaining:
                     return None
                 break
             row += step
-    start = sum(map(len, lines[:row])) + row
-    if row == len(lines) - 1 and step > 0 and lines[row]:
-        return start + len(lines[row]) - 1, True
-    return start, False
+            if has_seen_text and not lines[row]:
+                break
+            has_seen_text = has_seen_text or bool(lines[row])
+    start = nth_line(text, row + 1)
+    if step > 0 and row == last_row and lines[row]:
+        return Motion(len(text) - 1, is_inclusive=True)
+    return Motion(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,28 +383,27 @@ _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 
 def matching_bracket(text: str, index: int) -> int | None:
     """Return the partner of the first bracket at or after `index` in its line (`%`)."""
-    position = next((number for number in range(index, line_end(text, index)) if text[number] in "()[]{}"), None)
-    if position is None:
-        return None
-    bracket = text[position]
-    if bracket in _CLOSING:
-        return unmatched(text, position + 1, bracket, _CLOSING[bracket], 1)
-    return unmatched(text, position - 1, _OPENING[bracket], bracket, -1)
+    for position in range(index, line_end(text, index)):
+        bracket = text[position]
+        if bracket in "([{":
+            return find_unpaired(text, position + 1, _CLOSING[bracket], bracket, 1)
+        if bracket in ")]}":
+            return find_unpaired(text, position - 1, _OPENING[bracket], bracket, -1)
+    return None
 
 
-def unmatched(text: str, index: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
-    """Return the first bracket from `index` on that has no partner in between: `closing` forward, `opening` backward.
+def find_unpaired(text: str, index: int, bracket: str, partner: str, step: Literal[1, -1]) -> int | None:
+    """Return the first `bracket`, from `index` on in the direction `step`, whose `partner` is not passed before it.
 
-    For example, forward from index 1 of `(a (b) c)` it is index 8: the pair around `b` is skipped.
+    For example, the first unpaired `)` from index 1 of `(a (b) c)` is at index 8: the pair around `b` is skipped.
     """
-    target, other = (closing, opening) if step > 0 else (opening, closing)
     depth = 0
     while 0 <= index < len(text):
-        if text[index] == target:
+        if text[index] == partner:
+            depth += 1
+        elif text[index] == bracket:
             if depth == 0:
                 return index
             depth -= 1
-        elif text[index] == other:
-            depth += 1
         index += step
     return None

@@ -6,21 +6,24 @@ an object replaces the selection, except that words and paragraphs extend a sele
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal
 
 from qcode.tui.prompt.vim.motions import (
     BLANK,
-    any_class,
+    class_at,
+    find_unpaired,
     is_in_indent,
     is_line_end,
     line_end,
     line_start,
-    unmatched,
-    word_end,
-    word_forward,
+    next_word_end,
+    next_word_start,
+    nth_line,
 )
 from qcode.values import dataclass
 
+_SPACE = " \t"
 _PAIRS = (("(", ")", "()b"), ("[", "]", "[]"), ("{", "}", "{}B"), ("<", ">", "<>"))
 BRACKETS = {name: (opening, closing) for opening, closing, names in _PAIRS for name in names}
 QUOTES = "\"'`"
@@ -51,39 +54,35 @@ def text_object(text: str, index: int, name: str, count: int, *, is_around: bool
     return _block(text, index, opening, closing, count, is_around=is_around)
 
 
-def more_words(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> tuple[int, bool] | None:
-    """Extend a range that ends at `index` by `count` words; return its new end, and whether that end is inclusive.
+def more_words(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
+    """Return the range from `index`, which is the last character of a selection, to the end of `count` more words.
 
     Return None if the text has too few words. Without `is_around`, a run of white space counts as a word.
     """
-    is_inclusive = True
+    end, is_inclusive = index, True
     for remaining in reversed(range(count)):
-        after = _past_line_end(text, index)
-        if after is None:
+        next_position = _past_line_end(text, end)
+        if next_position is None:
             return None
-        index, is_inclusive = after, True
-        is_blank = _kind(text, index, is_big) == BLANK
+        end, is_inclusive = next_position, True
+        is_blank = class_at(text, end, is_big=is_big) == BLANK
         if is_around and not is_blank:
-            index, is_done = word_forward(text, index, 1, is_big=is_big, stops_at_line_end=True)
-            if not is_done and remaining:
+            word = next_word_start(text, end, 1, is_big=is_big, stops_at_line_end=True)
+            if not word.is_complete and remaining:
                 return None
-            if index == line_start(text, index):
-                is_inclusive = False
-            else:
-                index -= 1
+            # The word and the white space after it end before the next word.
+            is_inclusive = word.position > line_start(text, word.position)
+            end = word.position - 1 if is_inclusive else word.position
         elif is_blank and not is_around:
-            while _kind(text, index, is_big) == BLANK and not is_line_end(text, index):
-                index += 1
-            index = max(index - 1, line_start(text, index))
+            while class_at(text, end, is_big=is_big) == BLANK and not is_line_end(text, end):
+                end += 1
+            end = max(end - 1, line_start(text, end))
         else:
-            index, is_done = word_end(text, index, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
-            if not is_done:
+            word = next_word_end(text, end, 1, is_big=is_big, may_stay=True, stops_at_empty_line=True)
+            if not word.is_complete:
                 return None
-    return index, is_inclusive
-
-
-def _kind(text: str, index: int, is_big: bool) -> int:
-    return any_class(text[index], is_big=is_big) if index < len(text) else BLANK
+            end = word.position
+    return Extent(index, end, is_inclusive)
 
 
 def _past_line_end(text: str, index: int) -> int | None:
@@ -98,46 +97,61 @@ def _past_line_end(text: str, index: int) -> int | None:
 
 def _run_start(text: str, index: int, is_big: bool) -> int:
     """Return the start of the run of one class around `index`, within the line."""
-    kind, start = _kind(text, index, is_big), line_start(text, index)
-    while index > start and _kind(text, index - 1, is_big) == kind:
+    kind = class_at(text, index, is_big=is_big)
+    first = line_start(text, index)
+    while index > first and class_at(text, index - 1, is_big=is_big) == kind:
         index -= 1
     return index
 
 
 def _word(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
     """Return `count` words from `index` on. `aw` also takes the white space after them, or before if none follows."""
-    start = end = _run_start(text, index, is_big)
-    has_white_after = False
-    is_blank = _kind(text, start, is_big) == BLANK
-    # `iw` on a word takes the word, and `aw` on white space takes it with the word after it. Otherwise, `iw` takes the
-    # white space, and `aw` takes the word with the white space after it.
+    start = _run_start(text, index, is_big)
+    is_blank = class_at(text, start, is_big=is_big) == BLANK
     if is_blank == is_around:
-        end, is_done = word_end(text, start, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
-        if not is_done:
+        # `iw` on a word takes the word; `aw` on white space takes it with the word after it.
+        word = next_word_end(text, start, 1, is_big=is_big, may_stay=True, stops_at_empty_line=True)
+        if not word.is_complete:
             return None
+        end = word.position
     else:
-        end, _ = word_forward(text, start, 1, is_big=is_big, stops_at_line_end=True)
-        end = max(end - 1, 0) if end > line_start(text, end) else _before_line(text, end)
-        has_white_after = is_around
+        # `iw` on white space takes it; `aw` on a word takes the word with the white space after it.
+        end = _last_before(text, next_word_start(text, start, 1, is_big=is_big, stops_at_line_end=True).position)
     is_inclusive = True
     if count > 1:
         more = more_words(text, end, count - 1, is_around=is_around, is_big=is_big)
         if more is None:
             return None
-        end, is_inclusive = more
-    is_without_white = _kind(text, end, is_big) != BLANK or (end == line_start(text, end) and not is_inclusive)
-    if has_white_after and is_without_white and start > line_start(text, start):
-        before = _run_start(text, start - 1, is_big)
-        if _kind(text, before, is_big) == BLANK and before > line_start(text, before):
-            start = before
+        end, is_inclusive = more.end, more.is_inclusive
+    ends_before_line = end == line_start(text, end) and not is_inclusive
+    ends_with_space = class_at(text, end, is_big=is_big) == BLANK and not ends_before_line
+    if is_around and not is_blank and not ends_with_space:
+        start = _start_with_space(text, start)
     return Extent(start, end, is_inclusive)
 
 
-def _before_line(text: str, index: int) -> int:
-    """Return the last character of the line above the line that starts at `index`, or the start of an empty line."""
+def _last_before(text: str, index: int) -> int:
+    """Return the position before `index`. Before the first position of a line, it is the last one of the line above."""
     if index == 0:
         return 0
-    return index - 1 if index - 1 == line_start(text, index - 1) else index - 2
+    if index > line_start(text, index):
+        return index - 1
+    line_break = index - 1
+    is_line_above_empty = line_break == line_start(text, line_break)
+    return line_break if is_line_above_empty else line_break - 1
+
+
+def _start_with_space(text: str, start: int) -> int:
+    """Return the start of the white space between the word at `start` and the one before it; `start` without one.
+
+    The indent of a line does not count.
+    """
+    if start == line_start(text, start):
+        return start
+    space_start = _run_start(text, start - 1, is_big=False)
+    is_space = class_at(text, space_start, is_big=False) == BLANK
+    is_indent = space_start == line_start(text, space_start)
+    return space_start if is_space and not is_indent else start
 
 
 def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
@@ -146,105 +160,95 @@ def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -
     `a"` takes the quotes and the white space after them, or before them if none follows.
     """
     first, last = line_start(text, index), line_end(text, index)
-    pair = _quotes_at(text, index, quote, first, last)
-    if pair is None:
+    quotes = _quotes_at(text, index, quote, first, last)
+    if quotes is None:
         return None
-    start, end = pair
-    if is_around:
-        if _is_white(text, end + 1, last):
-            while _is_white(text, end + 1, last):
-                end += 1
-        else:
-            while start > first and text[start - 1] in " \t":
-                start -= 1
-    if is_around or count > 1:
-        return Extent(start, end)
-    return Extent(start + 1, end, is_inclusive=False)
+    start, end = quotes.start, quotes.end
+    if not is_around:
+        return quotes if count > 1 else Extent(start + 1, end, is_inclusive=False)
+    space_end = end
+    while space_end + 1 < last and text[space_end + 1] in _SPACE:
+        space_end += 1
+    if space_end == end:
+        while start > first and text[start - 1] in _SPACE:
+            start -= 1
+    return Extent(start, space_end)
 
 
-def _quotes_at(text: str, index: int, quote: str, first: int, last: int) -> tuple[int, int] | None:
-    """Return the positions of the quotes around `index`, or of the first pair after it in the line."""
+def _quotes_at(text: str, index: int, quote: str, first: int, last: int) -> Extent | None:
+    """Return the range of the quotes around `index`, or of the first pair after it in the line, with the quotes."""
     if index < last and text[index] == quote:
-        # On a quote: pair them from the start of the line to know whether it opens or closes.
-        start = first
-        while True:
-            start = _next_quote(text, start, quote, last, has_escapes=False)
-            if start < 0 or start > index:
-                return None
-            end = _next_quote(text, start + 1, quote, last)
-            if end < 0:
-                return None
-            if start <= index <= end:
-                return start, end
-            start = end + 1
-    start = _previous_quote(text, index, quote, first)
-    if text[start : start + 1] != quote:
-        start = _next_quote(text, start, quote, last, has_escapes=False)
-        if start < 0:
+        return _quotes_on(text, index, quote, first, last)
+    position = _previous_quote(text, index, quote, first)
+    opening = _next_quote(text, position, quote, last, has_escapes=False)
+    closing = None if opening is None else _next_quote(text, opening + 1, quote, last)
+    return None if opening is None or closing is None else Extent(opening, closing)
+
+
+def _quotes_on(text: str, index: int, quote: str, first: int, last: int) -> Extent | None:
+    """Return the pair to which the quote at `index` belongs. Pairs are counted from `first`, the start of the line."""
+    position = first
+    while True:
+        opening = _next_quote(text, position, quote, last, has_escapes=False)
+        if opening is None or opening > index:
             return None
-    end = _next_quote(text, start + 1, quote, last)
-    return None if end < 0 else (start, end)
+        closing = _next_quote(text, opening + 1, quote, last)
+        if closing is None:
+            return None
+        if closing >= index:
+            return Extent(opening, closing)
+        position = closing + 1
 
 
-def _next_quote(text: str, index: int, quote: str, last: int, *, has_escapes: bool = True) -> int:
-    """Return the next quote before `last`, -1 without one. `has_escapes`: skip a quote after a backslash."""
+def _next_quote(text: str, index: int, quote: str, last: int, *, has_escapes: bool = True) -> int | None:
+    """Return the next quote before `last`, None without one. `has_escapes`: skip a quote after a backslash."""
     while index < last:
         if text[index] == "\\" and has_escapes:
             index += 1
         elif text[index] == quote:
             return index
         index += 1
-    return -1
+    return None
 
 
 def _previous_quote(text: str, index: int, quote: str, first: int) -> int:
     """Return the last quote before `index` that is not after a backslash, or `first` without one."""
     while index > first:
         index -= 1
-        escapes = 0
-        while index - escapes > first and text[index - escapes - 1] == "\\":
-            escapes += 1
-        if escapes % 2:
-            index -= escapes
+        backslashes = 0
+        while index - backslashes > first and text[index - backslashes - 1] == "\\":
+            backslashes += 1
+        if backslashes % 2:
+            index -= backslashes
         elif text[index] == quote:
             break
     return index
 
 
-def _is_white(text: str, index: int, last: int) -> bool:
-    return index < last and text[index] in " \t"
-
-
 def _block(text: str, index: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
     """Return the `count`th block around `index`, or after `index` if none is around it."""
     position = index
-    if opening == "{":
-        while (
-            position < len(text)
-            and text[position] in " \t"
-            and is_in_indent(text, position)
-            and not is_line_end(text, position)
-        ):
+    if opening == "{" and is_in_indent(text, index):
+        while position < len(text) and text[position] in _SPACE:
             position += 1
-    inside = position + 1 if text[position : position + 1] == opening else position
-    start = _opening_bracket(text, inside - 1, opening, closing, count, -1)
-    if start is None and unmatched(text, inside - 1, opening, closing, -1) is None:
+    is_on_opening = text[position : position + 1] == opening
+    before = position if is_on_opening else position - 1
+    start = _opening_bracket(text, before, opening, closing, count, -1)
+    if start is None and find_unpaired(text, before, opening, closing, -1) is None:
         start = _opening_bracket(text, position + 1, opening, closing, count, 1)
     if start is None:
         return None
-    end = unmatched(text, start + 1, opening, closing, 1)
+    end = find_unpaired(text, start + 1, closing, opening, 1)
     if end is None:
         return None
     return Extent(start, end) if is_around else _between_brackets(text, start, end, opening)
 
 
 def _opening_bracket(text: str, index: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
-    """Return the `count`th opening bracket before `index` (`step` -1) or after it. Pairs in between are skipped."""
-    # Forward, `unmatched` searches for its argument `closing`, so that one must be the opening bracket.
-    first, second = (opening, closing) if step < 0 else (closing, opening)
+    """Return the `count`th opening bracket from `index` on, backward or forward (`step`), without those of pairs."""
     bracket: int | None = None
     for _ in range(count):
-        bracket = unmatched(text, index, first, second, step)
+        bracket = find_unpaired(text, index, opening, closing, step)
         if bracket is None:
             return None
         index = bracket + step
@@ -252,7 +256,7 @@ def _opening_bracket(text: str, index: int, opening: str, closing: str, count: i
 
 
 def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
-    """Return the range between two brackets. If the closing one is alone in its line, that line stays."""
+    """Return the range between two brackets. A `}` that is alone in its line stays there."""
     start += 1
     if is_line_end(text, start) and start < end:
         start += 1
@@ -263,49 +267,46 @@ def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
 
 def _paragraph(text: str, index: int, count: int, *, is_around: bool) -> Extent | None:
     lines = text.split("\n")
-    rows = paragraph_rows(lines, text.count("\n", 0, index), count, is_around=is_around)
+    row = text.count("\n", 0, index)
+    rows = paragraph_rows(lines, row, count, is_around=is_around)
     if rows is None:
         return None
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
-    first, last = rows
-    return Extent(starts[first], starts[last], is_lines=True)
+    return Extent(nth_line(text, rows.first + 1), nth_line(text, rows.last + 1), is_lines=True)
 
 
-def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
-    """Return the first and last row of `count` paragraphs from `row` on, None if there are too few.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A range of lines."""
+
+    first: int
+    last: int
+    """The last line of the range."""
+    is_blank: bool = False
+    """Every line is blank."""
+
+
+def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> Rows | None:
+    """Return the rows of `count` paragraphs from `row` on, None if there are too few.
 
     For `ip`, a run of blank lines counts as a paragraph. `ap` takes the blank lines after a paragraph, or those before
-    it if no blank line follows.
+    it if no blank line follows; from a blank line on, it takes the blank lines before each paragraph.
     """
+    runs = _runs_of(lines)
+    first = next(index for index, run in enumerate(runs) if row <= run.last)
+    last = first + (2 * count if is_around else count) - 1
+    if is_around and last == len(runs) and not runs[first].is_blank:
+        # No blank lines follow the last paragraph.
+        last -= 1
+        first = max(0, first - 1)
+    return Rows(runs[first].first, runs[last].last) if last < len(runs) else None
 
-    def is_white(number: int) -> bool:
-        return not lines[number].strip(" \t")
 
-    last = len(lines) - 1
-    first, starts_white = row, is_white(row)
-    while first > 0 and is_white(first - 1) == starts_white:
-        first -= 1
-    end = first - 1
-    while end < last and is_white(end + 1):
-        end += 1
-    # `ip` on a blank line has already taken the first one: the run of blank lines.
-    paragraphs_left = count - 1 if starts_white and not is_around else count
-    for remaining in reversed(range(paragraphs_left)):
-        if end == last:
-            return None
-        takes_white = is_around or is_white(end + 1)
-        if is_around or not takes_white:
-            end += 1
-            while end < last and not is_white(end + 1):
-                end += 1
-        if remaining == 0 and starts_white and is_around:
-            break
-        if takes_white:
-            while end < last and is_white(end + 1):
-                end += 1
-    if not starts_white and is_around and not is_white(end):
-        while first > 0 and is_white(first - 1):
-            first -= 1
-    return first, end
+def _runs_of(lines: list[str]) -> list[Rows]:
+    """Return the runs of blank lines and of other lines, in order."""
+    runs: list[Rows] = []
+    row = 0
+    for is_blank, run in groupby(lines, key=lambda line: not line.strip(_SPACE)):
+        end = row + len(list(run))
+        runs.append(Rows(row, end - 1, is_blank))
+        row = end
+    return runs

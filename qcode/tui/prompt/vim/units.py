@@ -13,10 +13,17 @@ from collections.abc import Callable, Sequence
 from rich.cells import cell_len
 
 from qcode.tui.prompt.editing import grapheme_end
-from qcode.tui.prompt.vim.motions import EMOJI, FIRST_UNIT, LAST_UNIT, PUNCTUATION, UNITS_PER_CLASS, WORD, char_class
+from qcode.tui.prompt.vim.motions import (
+    EMOJI,
+    FIRST_UNIT,
+    LABEL,
+    LAST_UNIT,
+    PUNCTUATION,
+    UNITS_PER_CLASS,
+    WORD,
+    char_class,
+)
 
-LABEL = 4
-"""The class of labels, after those of `motions`."""
 _MAX_CACHED_LINES = 4_000
 
 _SINGLE = re.compile(
