@@ -268,8 +268,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._resumable_session_id()))
             return 1
-        if not headless and code == 0:
-            sys.stdout.write(self._farewell())
+        if not headless and (code == 0 or signal_code is not None):
+            driver.print_after_app(self._farewell())
         return code if code is not None else self.return_code or 1
 
     def _farewell(self) -> str:

@@ -56,6 +56,19 @@ def test_edit_is_requested_approved_and_made(protocol: ProtocolName, cli: CliRun
         assert is_restored(terminal)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_prints_the_usage_and_how_to_resume(number: int, cli: CliRunner) -> None:
+    with FakeServer("openai", [Turn(text="The last words.")]) as server, at(server, "openai", cli) as terminal:
+        terminal.wait_for("test-model")
+        terminal.press("hello\r")
+        terminal.wait_for(Answering(terminal, "words."))
+        terminal.send_signal(number)
+        assert terminal.wait_for_end() == 143
+        assert is_restored(terminal)
+    after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2].replace("\r\n", "\n")
+    assert re.search(r"\d+ (?:s|min) · \d+ tokens\nResume with: qcode -c\n$", after), after
+
+
 @pytest.mark.parametrize("keeps_reply", [False, True])
 def test_exit_prints_the_usage_and_how_to_resume(cli: CliRunner, keeps_reply: bool) -> None:
     config = cli.home / ".config" / "qcode"

@@ -543,10 +543,12 @@ def test_ctrl_c_and_ctrl_d_at_a_question_return_to_the_prompt(leave: str, tmp_pa
     assert "Deny(" in child.before
 
 
-def test_signal_ends_the_session_with_its_exit_code(tmp_path: Path) -> None:
-    child = spawn(tmp_path)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_the_session_with_its_exit_code_and_says_how_to_resume(number: int, tmp_path: Path) -> None:
+    child = spawn(tmp_path, "resumed")
     child.expect("User: ")
-    child.kill(signal.SIGTERM)
+    child.kill(number)
+    child.expect("Resume with: qcode -c")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 143

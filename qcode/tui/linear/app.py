@@ -25,6 +25,7 @@ from qcode.protocol.approvals import (
     mode_label,
     trusts_folder,
 )
+from qcode.protocol.errors import ExitCode
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.clean import quoted
 from qcode.text.numbers import count_text
@@ -423,7 +424,7 @@ def run_linear_with(agent: Agent, welcome: Welcome) -> int:
         terminal.on_interrupt(app.stop, app.quit_hint)
         with terminal.end_at_signals((signal.SIGTERM, signal.SIGHUP)):
             code = await terminal.run_until_signal(app.run())
-            if code == 0:
+            if code in (0, ExitCode.TERMINATED):
                 app.print_resume_hint()
             return code
 

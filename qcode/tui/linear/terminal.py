@@ -45,9 +45,12 @@ class LineTerminal:
         self._write("\a")
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        try:
             sys.stdout.write(text)
             sys.stdout.flush()
+        except OSError:  # the reader or the terminal is gone
+            # The interpreter flushes stdout again at exit. With /dev/null in its place that flush succeeds.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def columns(self) -> int:
         """Return the width of the terminal in cells, 0 if standard output is not a terminal."""

@@ -321,6 +321,13 @@ class HangupSafeFile:
         self._on_lost()
 
 
+def print_after_app(text: str) -> None:
+    """Print `text` to stdout after the app has ended; do nothing if the terminal is gone, as after SIGHUP."""
+    stdout = HangupSafeFile(sys.stdout, lambda: None)
+    stdout.write(text)
+    stdout.flush()
+
+
 def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
     """Return a subclass of `driver` that calls `leave` with the exit code if the terminal goes away.
 
