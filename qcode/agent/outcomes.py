@@ -324,7 +324,7 @@ def _rate_limit_end_text(error: ErrorInfo) -> str:
 def _truncation_text(ended: TurnEnded) -> str:
     """Return the reason for a truncated answer without a note."""
     where = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
-    return f"the answer is incomplete: still truncated {where}; raise --max-output-tokens, or ask for smaller steps"
+    return f"the answer is incomplete: still truncated {where}; ask for the rest, or for smaller steps"
 
 
 def _denial_text(ended: TurnEnded) -> str:

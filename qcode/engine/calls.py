@@ -52,7 +52,6 @@ _PROBLEMS: dict[ArgumentState, str] = {
     "damaged": "was damaged in transit",
 }
 """The fault of a call, for the note with which the turn ends."""
-_ADVICE_AFTER_CUT = "Ask for smaller steps, or set a higher --max-output-tokens."
 
 
 @dataclass(slots=True)
@@ -122,32 +121,30 @@ class CallLimits:
             self.ended_by = "tool_calls"
         return may_run
 
-    def count_rejected_write(self, name: str, raw: str) -> int:
-        """Count a rejected write and return how often it was rejected in a row; `MAX_SAME_REJECTIONS` ends the turn.
-
-        `raw` is the argument text as received.
-        """
-        key = (name, _write_target(raw))
+    def count_rejected_write(self, write: ReceivedCall) -> int:
+        """Count a rejected write and return how often it was rejected in a row; `MAX_SAME_REJECTIONS` ends the turn."""
+        name = write.call.name
+        key = (name, _write_target(write.raw))
         self.rejections = self.rejections + 1 if key == self.last_rejected else 1
         self.last_rejected = key
         if self.rejections >= MAX_SAME_REJECTIONS:
             self.ended_by = "cut"
             self.note = (
                 f"The model sent the same truncated `{name}` call {self.rejections} times, so qcode stopped the turn. "
-                f"{_ADVICE_AFTER_CUT}"
+                f"{_advice_after_cut(write)}"
             )
         return self.rejections
 
-    def count_repair(self, name: str, state: ArgumentState) -> None:
+    def count_repair(self, broken: ReceivedCall) -> None:
         """Count a reply whose call must be sent again; too many in a row end the turn."""
         self.repairs += 1
         if self.repairs <= self.max_repairs:
             return
-        self.ended_by = "cut" if state == "incomplete" else "malformed"
-        problem = _PROBLEMS.get(state, "had arguments that are not valid JSON")
+        self.ended_by = "cut" if broken.state == "incomplete" else "malformed"
+        name, problem = broken.call.name, _PROBLEMS.get(broken.state, "had arguments that are not valid JSON")
         self.note = f"The model's `{name}` call {problem} {self.repairs} times in a row, so qcode stopped the turn."
         if self.ended_by == "cut":
-            self.note += f" {_ADVICE_AFTER_CUT}"
+            self.note += f" {_advice_after_cut(broken)}"
 
     def count_denial(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.
@@ -165,7 +162,8 @@ class CallLimits:
     def fail_on_impossible(self, name: str, obstacle: str) -> None:
         """End the turn because of a call that cannot run."""
         self.ended_by = "impossible"
-        self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}), so qcode stopped the turn."
+        # No "qcode stopped the turn": the user may have ended it by the answer to the question about such calls.
+        self.note = f"The model's `{_short_name(name)}` call cannot run ({obstacle}). The turn has ended."
 
     def reset_counts(self, *, has_written: bool) -> None:
         """Reset the counts of calls that did not run, because a call ran; after a write, also the rejected writes."""
@@ -425,11 +423,11 @@ class CallRound:
         if is_cut and pending.escalates_next_request:
             text = synthetic.send_again_text(name, pending.cap)
         elif is_cut and writes_files:
-            rejections = self.limits.count_rejected_write(name, pending.raw)
+            rejections = self.limits.count_rejected_write(pending)
             text = synthetic.split_guidance(name, pending.raw, pending.cap, rejections, self._append_tool)
         else:
             if not self._has_counted_repair:
-                self.limits.count_repair(name, pending.state)
+                self.limits.count_repair(pending)
                 self._has_counted_repair = True
             text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
         issue = f"{_ISSUES[pending.state]}_arguments"
@@ -503,6 +501,11 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
 
     error = with_hint(f"There is no tool `{name}`", suggestion(name, tools, label="`{}`"))
     return f"{error} The tools are: {', '.join(sorted(tools))}."
+
+
+def _advice_after_cut(truncated: ReceivedCall) -> str:
+    higher_cap = ", or set a higher --max-output-tokens" if truncated.can_raise_cap else ""
+    return f"Ask for smaller steps{higher_cap}."
 
 
 def _write_target(raw: str) -> str:

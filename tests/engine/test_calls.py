@@ -292,6 +292,8 @@ def test_invalid_calls_get_three_errors_and_end_the_turn_if_denied(call: tuple[s
     assert played.end.outcome is Outcome.ERROR
     assert played.end.error is not None
     assert played.end.error.kind == ErrorKind.TOOL_FAILURE
+    assert "The turn has ended." in played.end.error.message
+    assert "qcode stopped" not in played.end.error.message
     assert played.end.denials == ()
     last = results_of(played.messages[-3])[0].content
     assert "another such reply may end the turn" in last

@@ -8,9 +8,11 @@ import pytest
 
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import CancelRequested, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, assistant, user
+from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import (
     BlockEnded,
     Limit,
@@ -64,6 +66,50 @@ def test_notice_suggests_a_higher_output_limit_unless_a_request_failed() -> None
     assert finished(play(cut("One "), cut("One "), *[cut("more ")] * 3)).note.endswith(f"Ask to continue, {remedy}")
     note = finished(play(cut("One "), refused("no"))).note
     assert note.endswith("the last request failed: no. Ask to continue.")
+
+
+@pytest.mark.parametrize(
+    ("limit", "override", "suggests"),
+    [(None, None, True), (64_000, None, False), (64_000, 8_000, True), (8_000, 8_000, False)],
+)
+@pytest.mark.parametrize(
+    ("script", "advice"),
+    [
+        ([cut("One ")] * 5, "Ask to continue"),
+        ([thinking("hm")] * 3, "Lower the reasoning effort"),
+        ([cut()] * 3, "Ask for less at once"),
+    ],
+    ids=["text", "thinking", "empty"],
+)
+def test_higher_output_limit_is_suggested_only_below_the_limit_of_the_model(
+    script: list[Script], advice: str, limit: int | None, override: int | None, suggests: bool
+) -> None:
+    model = KnownModel("p", "m", ModelFacts(max_output_tokens=limit))
+    note = finished(play(*script, model=model, output=OutputSettings(override=override))).note
+    assert note.endswith(f"{advice}, or set a higher --max-output-tokens." if suggests else f"{advice}.")
+
+
+def test_higher_output_limit_is_not_suggested_if_the_window_lowered_the_cap() -> None:
+    model = KnownModel("p", "m", ModelFacts(context_window=12_000))
+    assert finished(play(*[cut("One ")] * 5, model=model)).note.endswith("Ask to continue.")
+
+
+def test_higher_output_limit_is_not_suggested_if_an_output_budget_is_used_up() -> None:
+    output = OutputSettings(max_total_completion_tokens=9_000)
+    assert finished(play(*[cut("One ", output=8_000)] * 5, output=output)).note.endswith("Ask to continue.")
+
+
+@pytest.mark.parametrize(("limit", "suggests"), [(None, True), (500, False)])
+def test_higher_output_limit_is_suggested_for_a_truncated_call_only_if_the_model_allows_it(
+    limit: int | None, suggests: bool
+) -> None:
+    model = KnownModel("p", "m", ModelFacts(max_output_tokens=limit))
+    reads = [calls(("shell", '{"command": "ec'), stop=StopReason.MAX_TOKENS)] * 2
+    notices = [
+        event.text for event in play(*reads, model=model, output=SMALL_MODEL).events if isinstance(event, ev.Notice)
+    ]
+    assert any("2 times in a row" in text for text in notices)
+    assert any("--max-output-tokens" in text for text in notices) is suggests
 
 
 def test_partial_text_is_preferred_to_an_escalated_thinking_only_attempt() -> None:

@@ -84,7 +84,7 @@ def test_long_answer_is_printed_completely() -> None:
         (
             {"outcome": Outcome.MAX_TOKENS},
             56,
-            "qcode: the answer is incomplete: still truncated by the output limit; raise --max-output-tokens, or ask",
+            "qcode: the answer is incomplete: still truncated by the output limit; ask for the rest, or for",
         ),
         ({"outcome": Outcome.REFUSAL, "raw_stop": "SAFETY"}, 57, "qcode: the model refused, or its reply was filtered"),
         (

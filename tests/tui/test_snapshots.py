@@ -162,7 +162,7 @@ ATTEMPTS = [
     AttemptRecord("first", 8_000, "max_tokens", Usage()),
     *(AttemptRecord("continuation", 64_000, "max_tokens", Usage()) for _ in range(4)),
 ]
-CUT = describe_cut(ATTEMPTS, "")
+CUT = describe_cut(ATTEMPTS, "", can_raise_cap=True)
 
 
 def _words(app: QcodeApp) -> str:
@@ -217,7 +217,7 @@ def test_reply_that_stays_truncated_looks_as_recorded(
 def test_reply_without_text_looks_as_recorded(
     snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
 ) -> None:
-    note = describe_thinking_only(ATTEMPTS[:2], 43_210)
+    note = describe_thinking_only(ATTEMPTS[:2], 43_210, can_raise_cap=True)
     script: Script = [StepStarted(1), ReasoningDelta(0, "hm, " * 30), Retry(False, "thinking", 1, 64_000)]
     script = [*script, ReasoningDelta(0, "hm, " * 20), reply("", stop=StopReason.MAX_TOKENS, note=note)]
     app = _app([*script, ended(Outcome.MAX_TOKENS)], **changes)

@@ -36,6 +36,8 @@ class ReceivedCall:
     """The output cap of the request in tokens."""
     escalates_next_request: bool = False
     """The next request has a larger cap, so the model may send a truncated call again unchanged."""
+    can_raise_cap: bool = False
+    """A higher --max-output-tokens would have let the call be longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -469,19 +469,20 @@ class Reply:
         if is_exhausted and state.fit_cap(continuing, continuing.max_tokens) is None:
             note = describe_full_window(state.counter.size_of(continuing, threshold=0), state.model.window)
             return failures.compact_or_end(state, KeepTruncated(stop, raw_stop, termination, note))
-        note = describe_cut(state.records, termination)
+        note = describe_cut(state.records, termination, can_raise_cap=state.can_raise_cap)
         return failures.end_uncompacted(state, KeepTruncated(stop, raw_stop, termination, note))
 
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """End a reply that has nothing usable."""
         state = self._state
-        raw = shape.raw_stop or "none given"
+        raw, can_raise_cap = shape.raw_stop or "none given", state.can_raise_cap
         match decision.cause:
             case "empty":
-                return self._fail_truncated(shape, describe_empty(state.records))
+                return self._fail_truncated(shape, describe_empty(state.records, can_raise_cap=can_raise_cap))
             case "thinking_only":
                 thinking_chars = sum(draft.size for draft in attempt.drafts)
-                return self._fail_truncated(shape, describe_thinking_only(state.records, thinking_chars))
+                note = describe_thinking_only(state.records, thinking_chars, can_raise_cap=can_raise_cap)
+                return self._fail_truncated(shape, note)
             case "malformed":
                 text = f"The model sent an unreadable tool call twice ({raw}). Try again, or rephrase the request."
                 error = ErrorInfo(ErrorKind.UNREADABLE_CALL, text)

@@ -314,6 +314,16 @@ class ReplyState:
     def text(self) -> str:
         return text_of(self.reply_drafts)
 
+    @property
+    def can_raise_cap(self) -> bool:
+        """Whether a higher --max-output-tokens would let this reply be longer.
+
+        It would not at the model's own limit, if the context window lowered the cap, or if the host ignores the cap.
+        """
+        cap, limit = max((record.max_tokens for record in self.records), default=0), self.model.output_limit
+        is_planned = cap in (self.caps.first, self.caps.escalation, self.caps.continuation)
+        return is_planned and not self.model.host.is_silently_capped and (limit is None or cap < limit)
+
     def finish(
         self,
         ending: Ending,
@@ -339,10 +349,7 @@ class ReplyState:
         blocks = stored_blocks(self.reply_drafts)
         is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
-        drafts = [draft for draft in self.reply_drafts if draft.kind == "call"]
-        calls = tuple(
-            ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next_request) for draft in drafts
-        )
+        calls = self._received_calls(cap, escalates_next_request=escalates_next_request)
         self.phase = Finished(
             ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next_request)
         )
@@ -360,6 +367,14 @@ class ReplyState:
             effects.append(Emit(Notice("warning", describe_damaged(self.model.title, damaged))))
         effects.append(Emit(ReplyFinished(stop, raw_stop, self.attempt_count, message, records, note)))
         return effects
+
+    def _received_calls(self, cap: int, *, escalates_next_request: bool) -> tuple[ReceivedCall, ...]:
+        drafts = [draft for draft in self.reply_drafts if draft.kind == "call"]
+        can_raise_cap = bool(drafts) and self.can_raise_cap
+        return tuple(
+            ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next_request, can_raise_cap)
+            for draft in drafts
+        )
 
     def _count_truncated_call(self) -> None:
         """Count the tokens of a truncated call in the reply, in the record of the last attempt that is kept."""
@@ -451,8 +466,13 @@ def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
     return f"output caps {', then '.join(f'{count}×{cap:,}' if count > 1 else f'{cap:,}' for cap, count in runs)}"
 
 
-def describe_cut(attempts: Sequence[AttemptRecord], termination: str, error: str = "") -> str:
-    """Return the message for a reply that stays truncated: the number of requests, the reason, and advice."""
+def describe_cut(
+    attempts: Sequence[AttemptRecord], termination: str, error: str = "", *, can_raise_cap: bool = False
+) -> str:
+    """Return the message for a reply that stays truncated: the number of requests, the reason, and advice.
+
+    `can_raise_cap`: see `ReplyState.can_raise_cap`.
+    """
     request_count = count_text(len(attempts), "request")
     reason = {
         "no_progress": "the last continuation added nothing",
@@ -460,9 +480,15 @@ def describe_cut(attempts: Sequence[AttemptRecord], termination: str, error: str
         "repetition": "the last continuation kept repeating itself and was stopped",
         "error": f"the last request failed: {error}" if error else "the last request failed",
     }.get(termination, "each request reached its output limit")
-    # A higher cap would not have prevented an error.
-    remedy = "Ask to continue." if termination == "error" else "Ask to continue, or set a higher --max-output-tokens."
+    # A higher cap prevents neither an error nor a repetition, and the output budget has its own settings.
+    is_cap_to_blame = termination not in ("error", "repetition", "budget_exhausted")
+    remedy = _with_higher_cap("Ask to continue", can_raise_cap=can_raise_cap and is_cap_to_blame)
     return f"The reply is incomplete after {request_count} ({_caps_text(attempts)}): {reason}. {remedy}"
+
+
+def _with_higher_cap(advice: str, *, can_raise_cap: bool) -> str:
+    """Return `advice` as a sentence, which also suggests a higher cap if that helps."""
+    return f"{advice}, or set a higher --max-output-tokens." if can_raise_cap else f"{advice}."
 
 
 def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:
@@ -473,18 +499,16 @@ def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str
     )
 
 
-def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
+def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int, *, can_raise_cap: bool) -> str:
     """Return the message for a reply that has only reasoning: its output caps, and advice."""
     thought = f"{count_text(thinking_chars, 'character')} of thinking"
+    remedy = _with_higher_cap("Lower the reasoning effort", can_raise_cap=can_raise_cap)
     return (
-        f"Thinking used up the output limit in every request ({_caps_text(attempts)}; {thought}, no answer). "
-        "Lower the reasoning effort, or set a higher --max-output-tokens."
+        f"Thinking used up the output limit in every request ({_caps_text(attempts)}; {thought}, no answer). {remedy}"
     )
 
 
-def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
+def describe_empty(attempts: Sequence[AttemptRecord], *, can_raise_cap: bool) -> str:
     """Return the message for a reply that was truncated before any block arrived."""
-    return (
-        f"The reply was truncated before any text or tool call arrived ({_caps_text(attempts)}). Ask for less at once, "
-        "or set a higher --max-output-tokens."
-    )
+    remedy = _with_higher_cap("Ask for less at once", can_raise_cap=can_raise_cap)
+    return f"The reply was truncated before any text or tool call arrived ({_caps_text(attempts)}). {remedy}"
