@@ -174,9 +174,9 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
     changes: Sequence[ChangedFile] = ()
     if isinstance(approval, ToolApproval):
         changes = approval.changes
-        why = "\n".join([approval.why, "", *(f"- {reason}" for reason in approval.reasons)]).strip()
-        if why:
-            content.append(cards.text_content(why))
+        reasons = "\n".join([approval.reason, "", *(f"- {reason}" for reason in approval.reasons)]).strip()
+        if reasons:
+            content.append(cards.text_content(reasons))
     return {
         "toolCallId": card.card_id,
         "title": _title(approval),

@@ -255,7 +255,7 @@ class PendingCalls:
             rule=verdict.proposed_rule,
             is_keepable=self._permissions.can_save_rules and bool(verdict.proposed_rule),
             kind=kind,
-            why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            reason=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
             reasons=tuple(map(visible, verdict.all_reasons)),
             offers=_offered_scopes(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,

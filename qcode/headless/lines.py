@@ -283,7 +283,7 @@ def _other_fields(event: TurnEvent) -> JsonObject | None:
     match event:
         case ev.Waiting():
             delay = round(event.seconds * 1000)
-            return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.why}
+            return {"subtype": "api_retry", "attempt": event.attempt, "delay_ms": delay, "error": event.reason}
         case ev.ModelFellBack(error=failure):
             why = None if failure is None else _error(failure)
             return {"subtype": "model_fallback", "from": event.from_model, "to": event.to_model, "error": why}

@@ -78,10 +78,10 @@ class ToolApproval:
     agent: str = ""
     """The task of the sub-agent that made the call, in the model's words; empty if the main agent made it."""
     kind: Literal["edit", "command", "other"] = "other"
-    why: str = ""
+    reason: str = ""
     """One line with the reason for asking and the way in which the call would run; empty if both are obvious."""
     reasons: tuple[str, ...] = ()
-    """All reasons for asking, the worst first, if `why` names only some of them; otherwise empty."""
+    """All reasons for asking, the worst first, if `reason` names only some of them; otherwise empty."""
     offers: tuple[Scope, ...] = ()
     """The offered scopes besides `once`, `session` and `folder`."""
     prefix_rule: str = ""
@@ -115,6 +115,11 @@ class ToolApproval:
     @property
     def preview(self) -> str:
         return self.detail
+
+    @property
+    def why(self) -> str:
+        """The former name of `reason`."""
+        return self.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,12 +211,17 @@ class Waiting:
     """The turn waits before the next attempt."""
 
     seconds: float
-    why: str
+    reason: str
     """The message of the failure that caused the wait."""
     attempt: int = 1
     """The number of failures in a row, from 1."""
     status: int | None = None
     """The HTTP status of the failure, if any."""
+
+    @property
+    def why(self) -> str:
+        """The former name of `reason`."""
+        return self.reason
 
 
 @dataclass(frozen=True, slots=True)

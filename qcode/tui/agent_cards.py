@@ -80,7 +80,7 @@ class AgentCards:
                 tokens = tokens_text((usage.input or 0) + (usage.output or 0))
                 agent.usage = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
                 self._show_summary(call_id, agent)
-            case LimitReached(error=ErrorInfo(message=text)) | Waiting(why=text):
+            case LimitReached(error=ErrorInfo(message=text)) | Waiting(reason=text):
                 agent.wait_reason = one_line(text)
                 self._cards.update_card(call_id, CardUpdate(summary=agent.wait_reason))
             case Notice(text=text):

@@ -283,7 +283,7 @@ class Presenter:
                 limit = f"limit until {limit_end_time(event.error)}"
                 self._show_wait(Activity(limit, now, now + event.seconds, attempt=0))
             case Waiting():
-                self._show_wait(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
+                self._show_wait(Activity(one_line(event.reason, 80), now, now + event.seconds, event.attempt))
 
     def _show_wait(self, activity: Activity) -> None:
         self._activity_text, self._wait = "", activity.text

@@ -19,7 +19,7 @@ from textual.widget import Widget
 from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.text.clean import one_line
 from qcode.text.numbers import cost_text, count_text, duration_text, retry_countdown, tokens_text
-from qcode.tui.transcript.line import shorten, shorten_at_punctuation
+from qcode.tui.transcript.line import shorten, shorten_to_clauses
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -298,21 +298,21 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
         free_cells = max_cells - cell_len(status.hint) - len(_GAP)
         after = _activity(replace(status, hint=""), now, interrupt, max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS))
         gap = _GAP if after else ""
-        hint = shorten_at_punctuation(status.hint, max_cells - after.cell_length - len(gap))
+        hint = shorten_to_clauses(status.hint, max_cells - after.cell_length - len(gap))
         return Content.assemble((hint, "$text-warning"), gap if hint else "", after)
     if status.question is not None:
         keys = status.question.keys
         if not interrupt.endswith(_TO_INTERRUPT):
             # `Enter send · Esc to interrupt` becomes `Esc stop`, or `Esc`.
             keys = keys.rpartition(_KEY_GAP)[2].replace(_TO_INTERRUPT, _STOP if interrupt.endswith(_STOP) else "")
-        words = shorten_at_punctuation(status.question.action, max_cells - cell_len(keys) - len(_KEY_GAP))
+        words = shorten_to_clauses(status.question.action, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
     activity = status.activity or status.shell_line
     if activity is None:
         return Content("")
     if not activity.is_moving:
-        words = shorten_at_punctuation(activity.text, max_cells - cell_len(interrupt))
+        words = shorten_to_clauses(activity.text, max_cells - cell_len(interrupt))
         return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
     frame = _SPINNER[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_SPINNER)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
@@ -333,14 +333,14 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
         elapsed = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
         if cell_len(text) + len(elapsed) <= max_cells:
             return text, elapsed
-        return shorten_at_punctuation(text, max_cells), ""
+        return shorten_to_clauses(text, max_cells), ""
     remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
     reason = text.rstrip(". ")
     # A short part, such as "openai" before ": Rate limit reached for gpt-5 in organization", is not a reason.
-    short_reason = shorten_at_punctuation(reason, max_cells - cell_len(remaining) - 2, min_part_cells=_MIN_REASON_CELLS)
+    short_reason = shorten_to_clauses(reason, max_cells - cell_len(remaining) - 2, min_cells=_MIN_REASON_CELLS)
     if short_reason and (short_reason == reason or cell_len(short_reason) >= _MIN_REASON_CELLS):
         return f"{short_reason}, {remaining}", ""
-    return shorten_at_punctuation(remaining, max_cells), ""
+    return shorten_to_clauses(remaining, max_cells), ""
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:

@@ -441,7 +441,7 @@ def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
 def test_question_about_a_command_lists_the_reasons_that_its_line_leaves_out() -> None:
     call = ToolCall("c", "shell", '{"command": "x"}')
     why = "Asks because a; and 1 more"
-    approval = ToolApproval(call, "Run?", "x", kind="command", why=why, reasons=("a", "b"))
+    approval = ToolApproval(call, "Run?", "x", kind="command", reason=why, reasons=("a", "b"))
     asked: list[JsonObject] = []
 
     async def client(method: str, params: JsonObject) -> JsonObject:

@@ -99,8 +99,8 @@ class Chat:
                 self._agent.conversation.answer(approval.id, self._decision(approval))
             case Notice(level=level, text=text) if level != "info":
                 self._write(f"! {clean(text)}")
-            case Waiting(seconds=seconds, why=why):
-                self._write(f"! waiting {seconds:.0f} s: {single_spaced(why)}")
+            case Waiting(seconds=seconds, reason=reason):
+                self._write(f"! waiting {seconds:.0f} s: {single_spaced(reason)}")
             case TurnEnded():
                 self._flush()
                 if line := incomplete_reason(event):

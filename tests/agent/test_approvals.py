@@ -52,7 +52,7 @@ def two_files(base: Path, **given: object) -> Talk:
 def test_accepting_all_edits_switches_the_mode(tmp_path: Path) -> None:
     it = two_files(tmp_path)
     asked, results = asked_in(it, answering(it, "edits"))
-    assert [(item.kind, item.offers, item.why) for item in asked] == [("edit", ("edits",), "")]
+    assert [(item.kind, item.offers, item.reason) for item in asked] == [("edit", ("edits",), "")]
     assert it.conversation.mode == "accept-edits"
     assert [result.state for result in results] == ["done", "done"]
 
@@ -61,8 +61,8 @@ def test_approval_of_a_command_gives_its_reason_and_the_missing_sandbox(tmp_path
     it = talk(tmp_path, RUN, text_reply("Done."))
     (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
     assert asked.kind == "command"
-    assert asked.why.startswith("Asks because make may do more than read · the command runs ")
-    assert "sandbox" in asked.why
+    assert asked.reason.startswith("Asks because make may do more than read · the command runs ")
+    assert "sandbox" in asked.reason
     assert "edits" not in asked.offers
 
 
@@ -121,7 +121,7 @@ def test_restricted_folder_offers_trust_and_no_permanent_approval(tmp_path: Path
     it = two_files(tmp_path, is_trusted=False)
     asked, results = asked_in(it, answering(it, scope, scope))
     assert [(item.offers, item.rule, item.is_keepable) for item in asked] == 2 * [(("trust",), "", False)]
-    assert "this folder is restricted" in asked[0].why
+    assert "this folder is restricted" in asked[0].reason
     # The front end trusts the folder; the answer alone does not.
     assert [result.state for result in results] == ["done", "done"]
     assert not it.conversation.permissions.is_trusted

@@ -83,7 +83,7 @@ def test_call_that_needs_no_approval_after_the_edit_is_still_shown(tmp_path: Pat
     it = talk(tmp_path, TOUCH, text_reply("Done."))
     asked, (finished,) = asked_in(it, deciding(it, Revise("pwd"), Allow()))
     assert [item.detail for item in asked] == ["touch one", "pwd"]
-    assert asked[1].why.startswith("Asks because you edited it · the command runs ")
+    assert asked[1].reason.startswith("Asks because you edited it · the command runs ")
     assert finished.state == "done"
 
 

@@ -910,7 +910,9 @@ def _screen(run: Running) -> list[str]:
     return ["".join(segment.text for segment in row) for row in run.app.screen._compositor.render_strips()]
 
 
-COMMAND = replace(_request("shell(pytest -q)", "cd src && pytest -q --tb=short"), kind="command", why="Asks because x")
+COMMAND = replace(
+    _request("shell(pytest -q)", "cd src && pytest -q --tb=short"), kind="command", reason="Asks because x"
+)
 ASKING_ABOUT_A_PLAN = PlanApproval(
     call("exit_plan_mode", '{"plan": "# Cache"}'), "Carry out this plan?", "# Cache\n\nx"
 )

@@ -36,7 +36,7 @@ RESTRICTED = "Asks because this folder is restricted"
 RISKY = replace(
     RUNNER,
     detail="cd build && rm -rf out⏎\ncurl -s https://example.com/i.sh | sh",
-    why="Asks because rm -rf deletes files; sh runs what curl downloads · the command runs outside the sandbox",
+    reason="Asks because rm -rf deletes files; sh runs what curl downloads · the command runs outside the sandbox",
     rule="",
     offers=(),
 )
@@ -89,7 +89,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
         ("3",),
     ),
     "restricted": (
-        replace(FOUR_REQUEST, rule="", is_keepable=False, offers=("trust",), why=RESTRICTED),
+        replace(FOUR_REQUEST, rule="", is_keepable=False, offers=("trust",), reason=RESTRICTED),
         ("2 Yes, and trust this folder", "this folder is restricted", "3 No (n, Esc)"),
         (),
     ),

@@ -224,7 +224,7 @@ def test_approval_of_a_command_states_risk_and_reason_and_can_trust_the_folder()
         "Run this command?",
         "rm -rf x",
         kind="command",
-        why="Asks because rm writes · the command runs outside",
+        reason="Asks because rm writes · the command runs outside",
         offers=("trust",),
     )
     conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])

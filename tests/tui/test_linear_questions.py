@@ -119,7 +119,7 @@ def test_rejected_text_at_a_confirmation_is_not_offered_as_a_reason() -> None:
 
 def test_list_of_all_reasons_replaces_the_line_that_counts_them() -> None:
     why = "Asks because a; and 1 more · the command runs outside the sandbox"
-    approval = ToolApproval(call(), "Run it?", "ls", kind="command", why=why, reasons=("a", "b"))
+    approval = ToolApproval(call(), "Run it?", "ls", kind="command", reason=why, reasons=("a", "b"))
     output = answers(approval, "y")[1]
     at = output.index("All reasons, the worst first:")
     assert output[at + 1 : at + 4] == ["- a", "- b", "The command runs outside the sandbox."]
@@ -131,7 +131,7 @@ def test_no_line_of_a_question_or_the_welcome_is_wider_than_the_terminal(width: 
     words = "several words that do not fit into one row of a narrow terminal, "
     approvals = (
         ToolApproval(
-            call(), f"Run this command, {words * 2}?", COMMAND, "shell(find *)", kind="command", why=f"Asks: {words}"
+            call(), f"Run this command, {words * 2}?", COMMAND, "shell(find *)", kind="command", reason=f"Asks: {words}"
         ),
         Question(ASKS, f"Where is it, {words}?", words * 3, (Choice("here", words), Choice(words * 2))),
         PlanApproval(call("exit_plan_mode"), f"Carry out {words}?", f"# Plan\n\n1. {words * 2}\n- {words * 2}"),

@@ -290,7 +290,7 @@ def test_text_typed_at_an_approval_becomes_the_reason_for_no() -> None:
 
 def test_typed_reason_is_shown_before_the_reason_for_asking_on_a_low_screen() -> None:
     why = "Asks because python may do more than read · the command runs outside the sandbox"
-    conversation = _script(replace(COMMAND, why=why, prefix_rule="shell(ls *)", sandboxed_rule="shell(ls *)"))
+    conversation = _script(replace(COMMAND, reason=why, prefix_rule="shell(ls *)", sandboxed_rule="shell(ls *)"))
 
     async def test(run: Running) -> None:
         await _until_asked(run)
@@ -701,8 +701,8 @@ def test_ctrl_o_at_a_question_in_full_view_leaves_the_transcript_folded() -> Non
 
 REASON = "Asks because pytest may do more than read · the command runs outside the sandbox"
 SMALL: dict[str, tuple[CallApproval, str]] = {
-    "edit": (replace(FOUR_REQUEST, why=REASON), "cents"),
-    "command": (replace(RUNNER, why=REASON), "pytest"),
+    "edit": (replace(FOUR_REQUEST, reason=REASON), "cents"),
+    "command": (replace(RUNNER, reason=REASON), "pytest"),
     "plan": (PLAN, "Cache"),
     "question": (replace(CHOICES, question="Which of the many colors shall all the pages have?"), "The model"),
 }
@@ -760,11 +760,11 @@ def test_reason_for_asking_that_is_cut_ends_in_an_ellipsis_and_is_whole_in_the_p
         await run.until(lambda: len(run.app.screen_stack) == 1)
         await _stop(run)
 
-    drive(test, _script(replace(RUNNER, why=REASON)), size=(30, 14))
+    drive(test, _script(replace(RUNNER, reason=REASON)), size=(30, 14))
 
 
 def test_reasons_that_the_line_counts_are_listed_in_the_pager() -> None:
-    approval = replace(COMMAND, why="Asks because a; and 2 more", reasons=("a", "b", "c and d"))
+    approval = replace(COMMAND, reason="Asks because a; and 2 more", reasons=("a", "b", "c and d"))
 
     async def test(run: Running) -> None:
         await _until_asked(run)

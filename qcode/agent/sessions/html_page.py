@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
-from qcode.text.addresses import split_addresses
 from qcode.text.clean import clean, single_spaced
 from qcode.text.diff import diff_lines
 from qcode.text.lexers import LEXER_FAULTS, lexer_of
+from qcode.text.links import split_at_addresses
 from qcode.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -249,11 +249,11 @@ def _with_links(tokens: Sequence[Token]) -> Iterator[Token]:
         if token.type != "text" or depth:
             yield token
             continue
-        for part, is_address in split_addresses(token.content):
-            if is_address:
-                yield Token("link_open", "a", 1, {"href": normalizeLink(part)})
-            yield Token("text", "", 0, content=part)
-            if is_address:
+        for part in split_at_addresses(token.content):
+            if part.is_address:
+                yield Token("link_open", "a", 1, {"href": normalizeLink(part.text)})
+            yield Token("text", "", 0, content=part.text)
+            if part.is_address:
                 yield Token("link_close", "a", -1)
 
 
@@ -289,10 +289,11 @@ def _image(image: Image) -> str:
 
 def _linked(text: str) -> str:
     """Return text with its addresses as links."""
-    parts = ((_text(part), is_address) for part, is_address in split_addresses(clean(text)))
-    return "".join(
-        f'<a href="{part}" rel="{_LINK_REL}">{part}</a>' if is_address else part for part, is_address in parts
-    )
+    linked_parts: list[str] = []
+    for part in split_at_addresses(clean(text)):
+        escaped = _text(part.text)
+        linked_parts.append(f'<a href="{escaped}" rel="{_LINK_REL}">{escaped}</a>' if part.is_address else escaped)
+    return "".join(linked_parts)
 
 
 def _text(text: str) -> str:

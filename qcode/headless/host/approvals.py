@@ -199,7 +199,7 @@ class HostApprovals:
 def request_fields(approval: CallApproval, names: Names) -> JsonObject:
     """Return the fields of the `can_use_tool` request for an approval."""
     call = approval.call
-    why = approval.why if isinstance(approval, ToolApproval) else ""
+    why = approval.reason if isinstance(approval, ToolApproval) else ""
     agent = approval.agent if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) else ""
     suggestions: list[Json] = [*_suggestions(approval)] if isinstance(approval, ToolApproval) else []
     values = names.input_of(call)

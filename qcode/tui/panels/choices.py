@@ -171,7 +171,7 @@ _TRUST_OPTIONS = (
 def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
-        case ToolApproval(kind=kind, why=reason, reasons=reasons):
+        case ToolApproval(kind=kind, reason=reason, reasons=reasons):
             format = "call" if kind == "other" else kind
             return Form(_tool_options(approval), format, reason=reason, reasons=reasons, typing_caption=_TYPING_REASON)
         case RepeatedCall():

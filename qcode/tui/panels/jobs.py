@@ -47,7 +47,7 @@ class JobWatch:
         """The key that moves a running command to the background, such as `Ctrl+B`; empty if there is none."""
         self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
         """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
-        self.ring: Callable[[str], None] = lambda why: None
+        self.ring: Callable[[str], None] = lambda text: None
         """Rings, and notifies with its text, if the terminal has no focus; set by the app."""
         # By the number of a job.
         self._cards: dict[int, str] = {}  # the id of the call whose card shows the job

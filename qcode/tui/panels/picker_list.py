@@ -20,7 +20,7 @@ from textual.widget import Widget
 from qcode.text.clean import one_line
 from qcode.text.match import match
 from qcode.tui.shared_widgets import chosen_style, overflow_mark
-from qcode.tui.transcript.line import shorten, shorten_at_words, shorten_start, shorten_title
+from qcode.tui.transcript.line import shorten, shorten_start, shorten_title, shorten_to_words
 
 _LABEL_SHARE = 0.6
 SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
@@ -320,7 +320,7 @@ class PickerList(Widget):
                 content, " " * _GAP_CELLS, (_aligned(cell, cell_width, self._columns[index]), "$muted")
             )
         if row.detail and widths.detail > 0:
-            detail = _CUT_TIME.sub("…", shorten_at_words(row.detail, widths.detail))
+            detail = _CUT_TIME.sub("…", shorten_to_words(row.detail, widths.detail))
             content = Content.assemble(content, " " * _GAP_CELLS, (detail, "$muted"))
         return content.rstrip().truncate(width, ellipsis=True)
 
@@ -335,6 +335,6 @@ class PickerList(Widget):
 
 
 def _aligned(text: str, cells: int, column: Column) -> str:
-    text = shorten_at_words(text, cells) if text else ""
+    text = shorten_to_words(text, cells) if text else ""
     spaces = " " * (cells - cell_len(text))
     return spaces + text if column.is_number else text + spaces

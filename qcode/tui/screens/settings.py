@@ -20,7 +20,7 @@ from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
 from qcode.tui.shared_widgets import SteadyInput
-from qcode.tui.transcript.line import shorten_at_words, shorten_to_rows
+from qcode.tui.transcript.line import shorten_to_rows, shorten_to_words
 
 _MAX_VALUE_CELLS = 28
 _MAX_SOURCE_CELLS = 16
@@ -282,8 +282,8 @@ def setting_row(setting: Setting) -> PickerRow:
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else LABELS.get(setting.name, key)
     cells = (
-        shorten_at_words(value_text(setting), _MAX_VALUE_CELLS),
-        shorten_at_words(setting.owner, _MAX_SOURCE_CELLS),
+        shorten_to_words(value_text(setting), _MAX_VALUE_CELLS),
+        shorten_to_words(setting.owner, _MAX_SOURCE_CELLS),
     )
     return PickerRow(
         setting.name,

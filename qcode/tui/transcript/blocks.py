@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.cells import cell_len
 
-from qcode.text.addresses import split_addresses
+from qcode.text.links import split_at_addresses
 from qcode.tui.transcript.chunks import MIN_OPEN_CHARS, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import PLAIN, Line, Span, TextStyle, add_slot, prefix, style_of, tidy, wrap
@@ -401,9 +401,9 @@ def _add_text(spans: list[Span], text: str, style: TextStyle) -> None:
         if text:
             spans.append((text, style))
         return
-    for part, is_address in split_addresses(text):
-        if part:
-            spans.append((part, style_of(*style.slots, "link", href=part) if is_address else style))
+    for part in split_at_addresses(text):
+        part_style = style_of(*style.slots, "link", href=part.text) if part.is_address else style
+        spans.append((part.text, part_style))
 
 
 def _target_spans(label: str, target: str, base: TextStyle) -> list[Span]:

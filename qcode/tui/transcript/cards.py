@@ -28,8 +28,8 @@ from qcode.tui.transcript.line import (
     crop,
     expand_tabs,
     prefix,
-    shorten_at_punctuation,
     shorten_start,
+    shorten_to_clauses,
     style_of,
     tidy,
     tidy_keeping_tabs,
@@ -384,7 +384,7 @@ class Card(Foldable):
         """
         free_width = width - 2 - cell_len(self._name)
         reserved = min(cell_len(self._argument) + 1, free_width // 2) if self._argument else 0
-        status = shorten_at_punctuation(self._status(), max(0, free_width - reserved - 2))
+        status = shorten_to_clauses(self._status(), max(0, free_width - reserved - 2))
         # A name that is padded to the width of the longest one ends in a blank.
         blanks = " " if not self._argument and self._name.endswith(" ") else "  "
         status = f"{blanks}{status}" if status else ""

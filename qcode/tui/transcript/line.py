@@ -30,7 +30,6 @@ _TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """A regular expression for one white space character in the text of lines, including those of expanded tabs."""
-_NOT_SPACE = lazy_pattern(SPACE_CLASS.replace("[", "[^", 1))
 
 
 class TextStyle(NamedTuple):
@@ -457,47 +456,56 @@ def start_of_end(text: str, width: int) -> int:
     return start
 
 
-_MIN_KEPT_SHARE = 0.6
+_CLAUSE_END = re.compile(r"(?=[.,;:]? · |[.,;:] )")
+_FACT_END = re.compile(r"(?= · )")
+_WORD_END = re.compile(r"(?=[.,;:]? )")
+_MIN_TITLE_SHARE = 0.6
 """The share of the width that a title must fill after a cut between words. Otherwise a word is cut."""
-_PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
-_WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
 
-def shorten_at_punctuation(text: str, width: int, min_part_cells: int = 0) -> str:
-    """Return `text` as `shorten` does, but cut it only at punctuation, or between words; empty if no word fits.
+def _longest_start(line: str, width: int, end_pattern: re.Pattern[str], suffix: str = "") -> str:
+    """Return the longest start of `line` that ends at a match and fits with `suffix`; empty if none does."""
+    longest = ""
+    for match in end_pattern.finditer(line):
+        start = line[: match.start()] + suffix
+        if cell_len(start) > width:
+            break
+        longest = start
+    return longest
 
-    Example: `truncated, retrying: waiting` becomes `truncated, retrying`. If no part of at least `min_part_cells` fits,
-    the text loses its last words and ends with an ellipsis.
+
+def shorten_to_clauses(text: str, width: int, min_cells: int = 0) -> str:
+    """Return `text` on one line, without its last clauses if it is too long.
+
+    Example: `truncated, retrying: waiting` becomes `truncated, retrying`. If no clause fits, or the clauses that fit
+    have less than `min_cells`, return the first words and an ellipsis; empty if the first word does not fit.
     """
     line = one_line(text)
     if cell_len(line) <= width:
         return line
-    parts = [line[: match.start()] for match in _PART_ENDS.finditer(line)]
-    words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
-    long_parts = (part for part in reversed(parts) if cell_len(part) >= min_part_cells)
-    fitting = (part for part in (*long_parts, *reversed(words)) if cell_len(part) <= width)
-    return next(fitting, "")
+    clauses = _longest_start(line, width, _CLAUSE_END)
+    if clauses and cell_len(clauses) >= min_cells:
+        return clauses
+    return _longest_start(line, width, _WORD_END, suffix="…")
 
 
-def shorten_at_words(text: str, width: int) -> str:
-    """Return `text` as `shorten` does, but cut it only between parts or words, unless its first word is too wide.
+def shorten_to_words(text: str, width: int) -> str:
+    """Return `text` on one line, without its last words if it is too long: `follows the…`.
 
-    Parts are separated by ` · `: `dark · your config.toml` becomes `dark`, and `follows the terminal` becomes
-    `follows the…`.
+    A fact after ` · ` is kept or left out as a whole: `dark · your config.toml` becomes `dark`. A first word that is
+    too wide is cut.
     """
     line = one_line(text)
     if cell_len(line) <= width:
         return line
-    parts = [line[: match.start()] for match in re.finditer(" · ", line)]
-    words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
-    fitting = (part for part in (*reversed(parts), *reversed(words)) if cell_len(part) <= width)
-    return next(fitting, "") or shorten(line, width)
+    facts = _longest_start(line, width, _FACT_END)
+    return facts or _longest_start(line, width, _WORD_END, suffix="…") or crop(line, width)
 
 
 def shorten_title(text: str, width: int) -> str:
     """Return `text` as `shorten` does, but cut it between words if the rest fills most of the width."""
-    words = shorten_at_words(text, width)
-    return words if cell_len(words) > _MIN_KEPT_SHARE * width else shorten(text, width)
+    words = shorten_to_words(text, width)
+    return words if cell_len(words) > _MIN_TITLE_SHARE * width else shorten(text, width)
 
 
 def shorten_to_rows(text: str, width: int, max_rows: int) -> str:
@@ -506,7 +514,7 @@ def shorten_to_rows(text: str, width: int, max_rows: int) -> str:
     rows = break_text(line, width)
     shown = [line[start:end] for start, end, _ in rows[:max_rows]]
     if len(rows) > max_rows:
-        shown[-1] = shorten_at_words(line[rows[max_rows - 1].start :], width)
+        shown[-1] = shorten_to_words(line[rows[max_rows - 1].start :], width)
     return "\n".join(shown)
 
 
@@ -523,18 +531,3 @@ def row_of_letter(rows: Sequence[Line], count: int) -> int:
         if letters > count:
             return index
     return max(0, len(rows) - 1)
-
-
-def content_positions(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the characters of `rows` without white space and decoration, and for each the row and the index in it.
-
-    The characters and their order are the same at every width, unless the text is a table or a diff in columns.
-    """
-    text: list[str] = []
-    positions: list[tuple[int, int]] = []
-    for row, line in enumerate(rows):
-        if not line.is_decoration:
-            for match in _NOT_SPACE.finditer(line.text, line.lead):
-                text.append(match[0])
-                positions.append((row, match.start()))
-    return "".join(text), positions

@@ -7,6 +7,7 @@ text into other rows. The view does not scroll while text is selected, unless th
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from textual import events
@@ -16,14 +17,19 @@ from textual.selection import Selection
 from textual.timer import Timer
 
 from qcode import values
+from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, cluster_end, clusters, content_positions, href_at, source_text, word_at
+from qcode.tui.transcript.line import SPACE_CLASS, Line, cluster_end, clusters, href_at, source_text, word_at
 from qcode.tui.transcript.pane import Pane
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _SCROLL_INTERVAL_S = 1 / 20
-_CONTEXT = 12
-"""Characters on each side by which a position in the text is found again after a resize."""
+_CONTEXT_CHARS = 12
+"""The number of characters on each side by which a position in the text is found again after a resize."""
+_NOT_SPACE = lazy_pattern(SPACE_CLASS.replace("[", "[^", 1))
 
 
 @values.dataclass(frozen=True, slots=True)
@@ -50,6 +56,30 @@ class WidthFreeAnchor:
     """The characters around the anchor, to find out whether the text has the same order at the new width."""
     is_end: bool
     """The anchor is the end of the selection, which is after its last character."""
+
+
+class _CharacterPosition(NamedTuple):
+    """The position of a character in the rows of an entry."""
+
+    row: int
+    x: int
+    """The index in the row."""
+
+
+@values.dataclass(frozen=True, slots=True)
+class _NonSpaceText:
+    """The characters of an entry without white space and decoration.
+
+    They are the same at every width, unless the entry has a table, or a diff in columns.
+    """
+
+    text: str
+    positions: list[_CharacterPosition]
+    """The position of each character."""
+
+    def context(self, index: int) -> str:
+        """Return the characters on both sides of an index."""
+        return self.text[max(0, index - _CONTEXT_CHARS) : index + _CONTEXT_CHARS]
 
 
 class SelectablePane(Pane):
@@ -223,12 +253,12 @@ class SelectablePane(Pane):
             return None
         self.row_layout.lay_out(index)
         rows = anchor.entry.shown_rows()
-        text, positions = content_positions(rows)
-        if not positions or _context_around(text, anchor.characters_before) != anchor.context:
+        content = _non_space_text(rows)
+        if not content.positions or content.context(anchor.characters_before) != anchor.context:
             return None
-        index_in_text = anchor.characters_before - 1 if anchor.is_end else anchor.characters_before
-        row, x = positions[max(0, min(index_in_text, len(positions) - 1))]
-        if anchor.is_end or index_in_text >= len(positions):
+        character = anchor.characters_before - 1 if anchor.is_end else anchor.characters_before
+        row, x = content.positions[max(0, min(character, len(content.positions) - 1))]
+        if anchor.is_end or character >= len(content.positions):
             x += 1  # after the character
         return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
@@ -320,14 +350,20 @@ class SelectablePane(Pane):
 
 def _without_width(anchor: Anchor, *, is_end: bool = False) -> WidthFreeAnchor:
     """Return `anchor` in a form that can be found at another width."""
-    text, positions = content_positions(anchor.entry.shown_rows())
-    characters_before = bisect_left(positions, (anchor.row, anchor.x))
-    return WidthFreeAnchor(anchor.entry, characters_before, _context_around(text, characters_before), is_end)
+    content = _non_space_text(anchor.entry.shown_rows())
+    characters_before = bisect_left(content.positions, _CharacterPosition(anchor.row, anchor.x))
+    return WidthFreeAnchor(anchor.entry, characters_before, content.context(characters_before), is_end)
 
 
-def _context_around(text: str, index: int) -> str:
-    """Return the characters on both sides of an index."""
-    return text[max(0, index - _CONTEXT) : index + _CONTEXT]
+def _non_space_text(rows: Iterable[Line]) -> _NonSpaceText:
+    characters: list[str] = []
+    positions: list[_CharacterPosition] = []
+    for row, line in enumerate(rows):
+        if not line.is_decoration:
+            for match in _NOT_SPACE.finditer(line.text, line.lead):
+                characters.append(match[0])
+                positions.append(_CharacterPosition(row, match.start()))
+    return _NonSpaceText("".join(characters), positions)
 
 
 def character_at(line: Line, cell: int) -> int:

@@ -191,7 +191,7 @@ def test_asking_hook_asks_even_for_a_call_that_only_reads(tmp_path: Path) -> Non
     played = play(tmp_path, [[READ], "ok"], {"PreToolUse": permission("ask", "look first")}, decide=_allow)
     (approval,) = played.asked
     assert isinstance(approval, ToolApproval)
-    assert "look first" in approval.why
+    assert "look first" in approval.reason
     assert approval.rule == ""
     assert played.results[0].state == "done"
 
@@ -293,7 +293,7 @@ def test_invalid_replaced_input_asks(tmp_path: Path, updated: dict[str, Any]) ->
     hooks = {"PreToolUse": permission("allow", updatedInput=updated)}
     played = play(tmp_path, [[WRITE], "ok"], hooks, may_allow=True, decide=lambda _: Deny("no"))
     assert len(played.asked) == 1
-    assert "invalid" in getattr(played.asked[0], "why", "")
+    assert "invalid" in getattr(played.asked[0], "reason", "")
     assert any(isinstance(event, Notice) and "invalid" in event.text for event in played.events)
 
 
