@@ -122,11 +122,11 @@ class SessionCommands:
             case "compact":
                 return CompactCommand(argument)
             case "context":
-                from qcode.agent.context.window_text import context_text
+                from qcode.agent.context.window import context_text
 
                 return CommandOutput(context_text(agent.conversation.context_report()))
             case "cost":
-                from qcode.agent.reports import usage_report_text
+                from qcode.agent.usage import usage_report_text
 
                 return CommandOutput(usage_report_text(agent.conversation.usage(), agent.conversation.metrics))
             case "undo" | "redo":

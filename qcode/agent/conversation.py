@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from qcode.agent.approvals import PendingCalls, ResolvedCall
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.context.system_prompt import PendingAttachments
-from qcode.agent.driver import Driver, start_timer
+from qcode.agent.driver import Driver, SwitchResult, start_timer
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
-from qcode.agent.reports import ContextReport, EarlierTurns, RecoveryMetrics, TurnUsage, context_report, turn_usage
 from qcode.agent.sessions.history import StoredMessage, typed_prompt
 from qcode.agent.sessions.recorders import JobRecorder, ShownRecorder
 from qcode.agent.sessions.session import Session, SessionTranscript
@@ -28,6 +27,7 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import BackgroundCalls, Toolbox
 from qcode.agent.trust import TrustStore
+from qcode.agent.usage import EarlierTurns, RecoveryMetrics, TurnUsage, turn_usage
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
@@ -74,10 +74,10 @@ from qcode.tools.subagent import NAME as AGENT
 from qcode.tools.subagent import SubagentTool
 
 if TYPE_CHECKING:
+    from qcode.agent.context.window import ContextReport
     from qcode.agent.hooks.session import SessionHooks
     from qcode.agent.models.fallback import FallbackModels
     from qcode.agent.subagents import Subagents
-    from qcode.protocol.provider import Provider
 
 
 class Conversation:
@@ -213,9 +213,10 @@ class Conversation:
             for event in refused_turn(prompt, refusal):
                 yield self.observe(event)
             return
-        opening_events: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
-            client, opening_events = self._fallback.begin_turn(client)
+            first = self._fallback.begin_turn(client)
+            client = first.client
+            self._opening_events = list(first.events)
         self._client_after_turn = self.client if client is not self.client else None
         self._use_client(client)
         prompt, self._turn_options = expanded.text, expanded.options
@@ -223,7 +224,7 @@ class Conversation:
         attached = self.attachments.take_blocks(prompt, expanded.attached, expanded.options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
         message = Message("user", (*hook_context, *blocks, Text(prompt)))
-        async with aclosing(self._run(UserSubmitted(message), prompt, expanded.options, opening_events)) as events:
+        async with aclosing(self._run(UserSubmitted(message), prompt, expanded.options)) as events:
             async for event in events:
                 yield event
 
@@ -232,17 +233,11 @@ class Conversation:
         return self._run(CompactRequested(focus), "/compact")
 
     async def _run(
-        self,
-        first: UserSubmitted | CompactRequested,
-        prompt: str,
-        options: TurnOptions = NO_OPTIONS,
-        opening_events: tuple[TurnEvent, ...] = (),
+        self, first: UserSubmitted | CompactRequested, prompt: str, options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn. `opening_events` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         self._turn_options = options
-        self._opening_events = list(opening_events)
         self._turn_count += 1
         self._turn_client = self.client
         self._is_prompt_next = isinstance(first, UserSubmitted)
@@ -271,6 +266,7 @@ class Conversation:
         finally:
             stop_timer()
             self._driver = self._subagents = self.turn = None
+            self._opening_events.clear()
             self._toolbox.cancel_reading()
             if self.hooks is not None:
                 self.hooks.end_turn()
@@ -382,6 +378,8 @@ class Conversation:
 
     def context_report(self) -> ContextReport:
         """Return the tokens of the next prompt by use."""
+        from qcode.agent.context.window import context_report
+
         client = self.client
         return context_report(
             client.known_model(),
@@ -420,9 +418,8 @@ class Conversation:
     @property
     def is_busy(self) -> bool:
         """Whether a turn or its hooks run, or resources that its prompt mentions are being read."""
-        return (
-            self._driver is not None or self._toolbox.is_reading or (self.hooks is not None and self.hooks.is_prompting)
-        )
+        are_hooks_running = self.hooks is not None and self.hooks.is_prompting
+        return self._driver is not None or self._toolbox.is_reading or are_hooks_running
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. If it is a copy of the current session, the current approvals still apply."""
@@ -525,18 +522,21 @@ class Conversation:
     async def explain(self, error: ProviderError) -> ProviderError:
         return await self.client.explain(error)
 
-    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> SwitchResult:
         """Use the next fallback model for the rest of the turn; the next turn uses the original model again."""
         assert self._fallback is not None
         fallback = await self._fallback.next_after(self.client, effect)
-        if (client := fallback.client) is None:
-            return NoModelLeft(fallback.skipped, self._fallback.limit), None
+        client = fallback.client
+        if client is None:
+            return SwitchResult(NoModelLeft(fallback.skipped, self._fallback.limit))
         self._client_after_turn = self._client_after_turn or self.client
         self._use_client(client)
-        self._turn_client, self._subagents = client, None
+        self._turn_client = client
+        self._subagents = None
         await self._sizing.ask_window(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
-        return ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped), client.observed_provider
+        switched = ModelSwitched(client.known_model(), settings, self._counter, fallback.skipped)
+        return SwitchResult(switched, client.observed_provider)
 
     def _attach_mentions(self, typed: str, external_spans: Spans) -> MentionedFiles:
         """Return the files that a prompt mentions. In an unattended run, prompts mention no files."""

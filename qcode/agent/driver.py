@@ -57,6 +57,15 @@ if TYPE_CHECKING:
 MAX_QUEUED_EVENTS = 512
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchResult:
+    """The input for the turn after a switch of the model, and the provider that gets the next requests."""
+
+    result: ModelSwitched | NoModelLeft
+    provider: Provider | None = None
+    """None if no model is left."""
+
+
 class Services(Protocol):
     """The effects that a driver delegates to the conversation or to a sub-agent.
 
@@ -87,8 +96,8 @@ class Services(Protocol):
         """Store a limit or another fact about the host that a reply revealed."""
         ...
 
-    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        """Connect the next fallback model; return it with its provider."""
+    async def switch_model(self, effect: SwitchModel) -> SwitchResult:
+        """Connect the next fallback model."""
         ...
 
     def record_intent(self, call: ToolCall) -> None:
@@ -345,10 +354,10 @@ class Driver:
         await self._inputs.put(confirmed)
 
     async def _switch_model(self, effect: SwitchModel) -> None:
-        switched, provider = await self._services.switch_model(effect)
-        if provider is not None:
-            self._provider = provider
-        await self._inputs.put(switched)
+        switch = await self._services.switch_model(effect)
+        if switch.provider is not None:
+            self._provider = switch.provider
+        await self._inputs.put(switch.result)
 
     async def pause(self, seconds: float) -> None:
         """Wait, then queue the elapsed wall-clock time: the clock of the event loop stops while the machine sleeps."""

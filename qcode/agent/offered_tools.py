@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qcode.agent.reports import size_of_tool
+from qcode.engine.counting import estimate_tool
 from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import Json
@@ -55,7 +55,7 @@ def _offered_tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
         _parameters(spec),
         origin=_origin(spec, server),
         effect=_effect(spec, policy),
-        tokens=size_of_tool(spec),
+        tokens=estimate_tool(spec),
         server=server,
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.driver import Driver
+from qcode.agent.driver import Driver, SwitchResult
 from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.outcomes import subagent_incomplete_reason
 from qcode.agent.permissions import Permissions
@@ -34,7 +34,6 @@ from qcode.engine.effects import (
     Confirm,
     Confirmed,
     HookStopped,
-    ModelSwitched,
     NoModelLeft,
     RecordRequests,
     SwitchModel,
@@ -61,7 +60,6 @@ from qcode.protocol.events import (
     inner_id,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.protocol.tools import SKILL_TOOL, SMALL_MODEL, Refused, ToolOutcome
 from qcode.safety.policy import Policy
@@ -325,9 +323,9 @@ class SubagentRun:
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
-    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
+    async def switch_model(self, effect: SwitchModel) -> SwitchResult:
         """Keep the model: only the conversation uses fallback models."""
-        return NoModelLeft(), None
+        return SwitchResult(NoModelLeft())
 
     def record_intent(self, call: ToolCall) -> None:
         self._parent.session.record_inner_intent(self._call_id, call)

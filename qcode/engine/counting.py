@@ -63,6 +63,11 @@ def estimate_text(text: str) -> int:
     return -(-bound_text(text) // BYTES_PER_TOKEN)
 
 
+def estimate_tool(tool: ToolSpec) -> int:
+    """Return the estimated tokens of a tool in a request."""
+    return estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + TOKENS_PER_MESSAGE
+
+
 def size_block(block: Block, measure: Measure = estimate_text) -> int:
     """Return the tokens of a block, its texts measured with `measure`."""
     match block:

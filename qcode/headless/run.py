@@ -199,7 +199,7 @@ class Run:
         self._format = output.format
         self._pipe = output.pipe
         self._stderr = output.stderr
-        from qcode.agent.reports import ModelSpending  # slow to import; the conversation needs it too
+        from qcode.agent.usage import ModelSpending  # slow to import; the conversation needs it too
 
         self._answer = AnswerSoFar()
         self._spending = ModelSpending(conversation.model, lambda: conversation.client.known_model().output_limit)

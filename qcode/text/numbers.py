@@ -46,6 +46,13 @@ def dollars_text(price: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def percent_text(part: int, whole: int) -> str:
+    """Format a share as a percentage: `45%`, or `<1%` for a share that is not zero."""
+    if not whole or not part:
+        return "0%"
+    return f"{part / whole:.0%}" if part * 100 >= whole else "<1%"
+
+
 def duration_text(seconds: float) -> str:
     """Format a duration in whole seconds: `3 s`, `2 min 05 s`, `1 h 02 min`."""
     whole = max(0, int(seconds))

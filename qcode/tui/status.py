@@ -25,7 +25,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from qcode.agent.reports import TurnUsage
+    from qcode.agent.usage import TurnUsage
     from qcode.protocol.events import ModelUsage, TurnEnded, UsageUpdated
     from qcode.protocol.usage import Usage
     from qcode.tui.transcript.diff import DiffCount

@@ -10,7 +10,7 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.models.client import Clients
-from qcode.agent.models.fallback import FallbackModels, NextModel
+from qcode.agent.models.fallback import FallbackModels, FirstModel, NextModel
 from qcode.agent.options import Options, RunContext
 from qcode.engine.effects import SwitchModel
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -63,12 +63,13 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
             clients = Clients(agent.context, agent.prompts)
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
-            assert models.begin_turn(own) == (own, ())
+            assert models.begin_turn(own) == FirstModel(own)
             following = await models.next_after(own, SwitchModel(LIMIT))
             other = following.client
             assert other is not None
             assert (other.name, following.skipped) == ("anthropic/n", ())
-            used, events = models.begin_turn(own)
+            first = models.begin_turn(own)
+            used, events = first.client, first.events
             assert used is (other if uses_other else own)
             assert events == ((ModelFellBack("openai/m", "anthropic/n", None),) if uses_other else ())
 
@@ -85,7 +86,8 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
             other = (await models.next_after(own, SwitchModel(LIMIT))).client
             assert other is not None
             await models.next_after(other, SwitchModel(LIMIT))
-            used, events = models.begin_turn(own)
+            first = models.begin_turn(own)
+            used, events = first.client, first.events
             assert used is own
             texts = [event.text for event in events if isinstance(event, Notice)]
             assert texts[0] == "Fallback model anthropic/n skipped: its limit has not ended."

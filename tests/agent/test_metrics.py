@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.agent.reports import RecoveryMetrics, TurnUsage, usage_report_text
+from qcode.agent.usage import RecoveryMetrics, TurnUsage, usage_report_text
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import TurnSettings
 from qcode.protocol.events import AgentEvent, ApiCalls, TurnEnded, TurnEvent, TurnStarted

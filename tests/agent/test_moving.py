@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.models.side_questions import SideQuestions
-from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.replay import replay_messages
+from qcode.agent.usage import EarlierTurns
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import Compacted, Notice, ToolOutput, TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolResult, assistant, user

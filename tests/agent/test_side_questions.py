@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.models.side_questions import SideQuestions
 from qcode.agent.options import Options
-from qcode.agent.reports import EarlierTurns, TurnUsage
+from qcode.agent.usage import EarlierTurns, TurnUsage
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolResult

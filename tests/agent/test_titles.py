@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.agent.reports import EarlierTurns, TurnUsage
 from qcode.agent.sessions.library import parse_title
+from qcode.agent.usage import EarlierTurns, TurnUsage
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason

@@ -21,9 +21,9 @@ from qcode.agent.models.client import ModelClient
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, OutputFormat, RunContext
 from qcode.agent.permissions import Permissions
-from qcode.agent.reports import RecoveryMetrics
 from qcode.agent.subagent_kinds import SubagentKind
 from qcode.agent.toolbox import Toolbox
+from qcode.agent.usage import RecoveryMetrics
 from qcode.config.paths import ConfigPaths
 from qcode.config.settings import Settings, Tools
 from qcode.headless.run import run_headless

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from qcode import __version__
 from qcode.agent.options import OutputFormat
-from qcode.agent.reports import RecoveryMetrics
+from qcode.agent.usage import RecoveryMetrics
 from qcode.headless.lines import encode
 from qcode.headless.run import run_headless
 from qcode.protocol import events as ev

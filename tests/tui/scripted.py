@@ -11,15 +11,16 @@ from decimal import Decimal
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import RewindPlan, RewindPoint, RewindReport, RewindScope, SessionFileDiff
 from qcode.agent.context.system_prompt import PendingAttachments
+from qcode.agent.context.window import ContextReport
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
-from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.library import SessionInfo, SessionLibrary
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.toolbox import BackgroundCalls
+from qcode.agent.usage import RecoveryMetrics, TurnUsage
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import ApiCalls, ReplyFinished, StepStarted, TurnEnded, TurnEvent, TurnStarted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from qcode.agent.reports import TurnUsage
+from qcode.agent.usage import TurnUsage
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, LimitReached, UsageUpdated
 from qcode.protocol.usage import Usage

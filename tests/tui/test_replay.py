@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.toolbox import Toolbox
+from qcode.agent.usage import TurnUsage
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Allow,

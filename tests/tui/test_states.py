@@ -14,8 +14,9 @@ from textual.pilot import Pilot
 
 from qcode.agent.checkpoints.rewind import RewindPoint
 from qcode.agent.context.attachments import shell_block
-from qcode.agent.reports import ContextReport, TurnUsage
+from qcode.agent.context.window import ContextReport
 from qcode.agent.sessions.library import SessionInfo
+from qcode.agent.usage import TurnUsage
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, StepStarted, TurnEnded, UsageUpdated, Waiting
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.reports import TurnUsage
 from qcode.agent.trust import RESTRICTED_NOTICE
+from qcode.agent.usage import TurnUsage
 from qcode.protocol.approvals import ApprovalMode, ToolApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (

@@ -66,19 +66,20 @@ def read_state(path: str) -> FileState | None:
 
 
 def restores_for_changes(
-    changes: Sequence[tuple[int, RecordedChange]], later_states: Mapping[str, FileState | None] | None = None
+    changes: Mapping[int, RecordedChange], later_states: Mapping[str, FileState | None] | None = None
 ) -> list[FileRestore]:
     """Return the restores that undo these changes, one per file, in the order in which files were first changed.
 
-    `later_states` are the states of files that qcode itself changed after these changes.
+    `changes` are keyed by position. `later_states` are the states of files that qcode changed after these changes.
     """
-    by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
-    for position, change in changes:
-        by_path.setdefault(change.path, []).append((position, change))
-    later = later_states or {}
-    restores = (
-        _restore_for_changes(path, group, (later[path],) if path in later else ()) for path, group in by_path.items()
-    )
+    changes_by_path: dict[str, dict[int, RecordedChange]] = {}
+    for position, change in changes.items():
+        changes_by_path.setdefault(change.path, {})[position] = change
+    later_states = later_states or {}
+    restores = []
+    for path, file_changes in changes_by_path.items():
+        expected_later = [later_states[path]] if path in later_states else []
+        restores.append(_restore_for_changes(path, file_changes, expected_later))
     return [restore for restore in restores if restore is not None]
 
 
@@ -95,19 +96,23 @@ def restores_to_finish(files: Iterable[FileMove]) -> list[FileRestore]:
 
 
 def _restore_for_changes(
-    path: str, changes: Sequence[tuple[int, RecordedChange]], later_states: Sequence[FileState | None]
+    path: str, changes: Mapping[int, RecordedChange], later_states: Sequence[FileState | None]
 ) -> FileRestore | None:
-    (_, first), (_, last) = changes[0], changes[-1]
+    """Return the restore that undoes these changes of one file; None if nothing is to be done."""
+    in_order = list(changes.values())
+    first = in_order[0]
+    last = in_order[-1]
+    is_changed_by_command = any(change.by == "command" for change in in_order)
     doubt = ""
-    for (_, earlier), (_, later) in pairwise(changes):
-        if not is_same_content(earlier.after, later.before):
-            doubt = "was also changed outside qcode in between"
-    is_changed_by_command = any(change.by == "command" for _, change in changes)
-    if not doubt and is_changed_by_command:
+    if any(not is_same_content(earlier.after, later.before) for earlier, later in pairwise(in_order)):
+        doubt = "was also changed outside qcode in between"
+    elif is_changed_by_command:
         doubt = "changed while a command ran, possibly not by the command"
-    # If qcode was killed between the record and the change, the file still has the content before it.
-    expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
-    positions = tuple(position for position, _ in changes)
+    expected = [last.after, *later_states]
+    if last.by == "tool":
+        # A tool's change is recorded before it is made. If qcode was killed between, the file has the old content.
+        expected.append(last.before)
+    positions = tuple(changes)
     return _restore(path, expected, first.before, doubt=doubt, changes=positions, restores_mode=is_changed_by_command)
 
 

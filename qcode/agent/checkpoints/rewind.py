@@ -177,15 +177,11 @@ class Rewinder:
     def rewind_points(self) -> tuple[RewindPoint, ...]:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
-        changes = self._history.live_changes()
+        changes = self._history.live_changes().values()
         points = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
-            end = None if following is None else following.number
-            paths = [
-                change.path
-                for _, change in changes
-                if prompt.number <= change.number and (end is None or change.number < end)
-            ]
+            next_number = self._history.next_number if following is None else following.number
+            paths = [change.path for change in changes if prompt.number <= change.number < next_number]
             stored = self._history.stored[prompt.number]
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
             points.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))
@@ -428,7 +424,7 @@ def _command_to_revert_redo(move: Move) -> str:
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:
     """Return a diff for each changed file that was not restored; later changes by others are included."""
     first_states: dict[str, FileState | None] = {}
-    for _, change in session.history.live_changes():
+    for change in session.history.live_changes().values():
         first_states.setdefault(change.path, change.before)
     diffs = (_diff(path, before, blobs, show(Path(path))) for path, before in first_states.items())
     return tuple(diff for diff in diffs if diff is not None)

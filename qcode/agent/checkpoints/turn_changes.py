@@ -88,25 +88,27 @@ class FileVersions:
 
 def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, ...]:
     """Return the files that the turn of prompt `number` changed, in the order of their first change."""
-    following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
-    changes_by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
-    later: set[str] = set()
-    for position, change in history.live_changes(number):
-        if following is not None and change.number >= following:
-            later.add(change.path)
+    later_prompts = (prompt.number for prompt in history.prompts() if prompt.number > number)
+    next_turn = next(later_prompts, history.next_number)
+    changes_by_path: dict[str, dict[int, RecordedChange]] = {}
+    changed_later: set[str] = set()
+    for position, change in history.live_changes(number).items():
+        if change.number < next_turn:
+            changes_by_path.setdefault(change.path, {})[position] = change
         else:
-            changes_by_path.setdefault(change.path, []).append((position, change))
+            changed_later.add(change.path)
     versions: list[FileVersions] = []
     for path, changes in changes_by_path.items():
-        (_, first), (_, last) = changes[0], changes[-1]
-        positions = tuple(position for position, _ in changes)
-        versions.append(FileVersions(path, first.before, last.after, positions, is_last=path not in later))
+        in_order = list(changes.values())
+        before = in_order[0].before
+        after = in_order[-1].after
+        versions.append(FileVersions(path, before, after, tuple(changes), is_last=path not in changed_later))
     return tuple(versions)
 
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
     """Return the turns that changed files, oldest first. A running turn may add changes meanwhile."""
-    latest = {change.path: change.after for _, change in history.live_changes()}
+    latest = {change.path: change.after for change in history.live_changes().values()}
     edited = {path: _text_if_edited(path, state) for path, state in latest.items()}
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):

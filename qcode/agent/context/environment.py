@@ -102,8 +102,8 @@ def _one_line(value: object) -> str:
 
 TIMEOUT_S = 1.0
 
-# This setting is only for `git status`; with it, `git diff` fails.
-_NO_DIFF = (("diff.external", ""),)
+_NO_EXTERNAL_DIFF = (("diff.external", ""),)
+"""A setting for git: run no external diff program. Not in `hardened_environment`, because `git diff` fails with it."""
 
 
 class _StateUnknown(Exception):  # noqa: N818  # control flow inside this module, never seen outside
@@ -124,9 +124,10 @@ def read_git(root: Path, env: Mapping[str, str], *, is_trusted: bool, timeout_s:
 
 
 def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout_s: float) -> tuple[str, ...] | None:
-    """Return the files of a trusted repository that git does not ignore, in and below `folder` and relative to it.
+    """Return the files below `folder` that git does not ignore, as paths relative to `folder`.
 
-    A submodule or nested repository is listed as a folder with a final `/`. Return None if git cannot or may not run.
+    `root` must be trusted. A submodule or nested repository is listed as a folder with a final `/`. Return None if git
+    cannot or may not run.
     """
     try:
         git = _Git(root, env, timeout_s, folder)
@@ -136,29 +137,31 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout_s: floa
         new = git.run("ls-files", "-z", "--others", "--exclude-standard")
     except _StateUnknown:
         return None
-    names: dict[bytes, None] = {}
+    names: list[bytes] = []
     for line in tracked.split(b"\0"):
-        stage, _, name = line.partition(b"\t")
+        mode_hash_and_stage, _, name = line.partition(b"\t")
         if name and name not in deleted:
-            is_submodule = stage.startswith(b"160000")
-            names[name + b"/" if is_submodule else name] = None
-    names.update(dict.fromkeys(name for name in new.split(b"\0") if name))
-    return tuple(map(os.fsdecode, names))
+            is_submodule = mode_hash_and_stage.startswith(b"160000")
+            names.append(name + b"/" if is_submodule else name)
+    names += filter(None, new.split(b"\0"))
+    # A file with a merge conflict has several lines, one for each stage.
+    return tuple(map(os.fsdecode, dict.fromkeys(names)))
 
 
 class _Git:
     """The git commands for one repository, with one time limit for all of them."""
 
     def __init__(self, root: Path, env: Mapping[str, str], timeout_s: float, folder: Path | None = None) -> None:
-        path = env.get("PATH", "")
         from qcode.safety.git_repository import hardened_environment
         from qcode.safety.launcher import find_program, safe_parts
 
+        path = env.get("PATH", "")
         program = find_program("git", path, root)
         if program is None:
             raise _StateUnknown("no git outside the project was found")
         self._command = (program, "-C", str(folder or root))
-        self._env = hardened_environment(env, os.pathsep.join(safe_parts(path, root)), _NO_DIFF)
+        path_outside_project = os.pathsep.join(safe_parts(path, root))
+        self._env = hardened_environment(env, path_outside_project, _NO_EXTERNAL_DIFF)
         self._deadline = time.monotonic() + timeout_s
 
     def check(self) -> None:
@@ -189,11 +192,13 @@ class _Git:
 
 def _count_entries(fields: Sequence[bytes]) -> int:
     """Count the entries of `git status --porcelain -z`. The old name of a rename or copy is a separate field."""
-    count, is_old_name = 0, False
+    count = 0
+    is_old_name = False
     for entry in fields:
         if is_old_name or not entry:
             is_old_name = False
             continue
         count += 1
-        is_old_name = b"R" in entry[:2] or b"C" in entry[:2]
+        status = entry[:2]
+        is_old_name = b"R" in status or b"C" in status
     return count

@@ -30,6 +30,7 @@ _ON_FAILURE: Mapping[OnFailure, HookDecision] = {"ask": "ask", "block": "deny", 
 _PERMISSIONS: Mapping[str, HookDecision] = {
     "allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask", "approve": "allow", "block": "deny",
 }  # fmt: skip
+"""The decisions by the words of a PreToolUse hook: those of `permissionDecision`, and of the older `decision`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +77,45 @@ def _end_of(stderr: str) -> str:
 def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     """Return the answer of a command that ended with `code`, negative for a signal."""
     event_spec = EVENTS[event]
-    text, stderr_text = stdout.strip(), clean(stderr).strip()
+    text = stdout.strip()
+    message = clean(stderr).strip()
     if code < 0:
         return failed(exit_text(code))
-    parsed: HookAnswer | None = None
-    if text.startswith("{") and text.endswith("}"):
-        values = parse_object(text)
-        first = parse_object(text.partition("\n")[0])
-        if first is not None and first.get("async") is True:
-            # Claude Code does not wait for an asynchronous hook, so its further output is ignored.
-            parsed = HookAnswer()
-        elif values is None and code in (0, BLOCKING_EXIT):
-            parsed = failed("its output is not valid JSON")
-        elif values is not None:
-            parsed = answer_from_object(event, values)
+    is_json = text.startswith("{") and text.endswith("}")
+    json_answer = _answer_from_json_text(event, text) if is_json else None
     if code == BLOCKING_EXIT:
-        return _blocking_answer(event_spec, parsed, stderr_text)
-    if parsed is not None:
-        return parsed
+        return _blocking_answer(event_spec, json_answer, message)
+    if json_answer is not None:
+        return json_answer
     if code != 0:
-        return failed(exit_text(code) + (f": {_end_of(stderr_text)}" if stderr_text else ""))
-    return HookAnswer(context=(clean(text),)) if text and event_spec.text_is_context else HookAnswer()
+        return failed(f"{exit_text(code)}: {_end_of(message)}" if message else exit_text(code))
+    if is_json:
+        return failed("its output is not valid JSON")
+    if text and event_spec.text_is_context:
+        return HookAnswer(context=(clean(text),))
+    return HookAnswer()
 
 
-def _blocking_answer(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> HookAnswer:
+def _answer_from_json_text(event: str, text: str) -> HookAnswer | None:
+    """Return the answer in the JSON output of a command, None if the JSON is not valid."""
+    first_line = parse_object(text.partition("\n")[0])
+    if first_line is not None and first_line.get("async") is True:
+        # Claude Code does not wait for an asynchronous hook, so its further output is ignored.
+        return HookAnswer()
+    values = parse_object(text)
+    return None if values is None else answer_from_object(event, values)
+
+
+def _blocking_answer(event_spec: EventSpec, json_answer: HookAnswer | None, message: str) -> HookAnswer:
     """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
-    answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
-    if not event_spec.can_block:
-        return replace(answer, messages=(*answer.messages, message)) if message else answer
-    reason = message or answer.reason
-    return replace(answer, decision="deny", reason=reason, input=None)
+    answer = json_answer or HookAnswer()
+    if answer.failure:
+        answer = HookAnswer()
+    if event_spec.can_block:
+        return replace(answer, decision="deny", reason=message or answer.reason, input=None)
+    if message:
+        return replace(answer, messages=(*answer.messages, message))
+    return answer
 
 
 def answer_from_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
@@ -171,15 +181,19 @@ def _with_permission_decision(
     answer: HookAnswer, values: Mapping[str, Any], event_output: Mapping[str, Any]
 ) -> HookAnswer:
     """Add the decision of a PreToolUse hook, in its new or its old form."""
-    new, old = event_output.get("permissionDecision"), values.get("decision")
-    decision = old if new is None else new
-    if decision is not None and (not isinstance(decision, str) or decision not in _PERMISSIONS):
-        raise _InvalidAnswer(
-            'decision must be "approve" or "block"' if new is None else "permissionDecision must be allow, deny or ask"
-        )
+    word = event_output.get("permissionDecision")
+    if word is None:
+        word = values.get("decision")
+        allowed_words = 'decision must be "approve" or "block"'
+    else:
+        allowed_words = "permissionDecision must be allow, deny or ask"
+    decision: HookDecision = ""
+    if word is not None:
+        if not isinstance(word, str) or word not in _PERMISSIONS:
+            raise _InvalidAnswer(allowed_words)
+        decision = _PERMISSIONS[word]
     reason = _text(event_output, "permissionDecisionReason") or _text(values, "reason")
-    updated = _object(event_output, "updatedInput")
-    return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)
+    return replace(answer, decision=decision, reason=reason, input=_object(event_output, "updatedInput"))
 
 
 def _with_request_decision(answer: HookAnswer, event_output: Mapping[str, Any]) -> HookAnswer:
@@ -231,9 +245,7 @@ def effective_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
     """
     if answer.failure:
         line = f"The {handler.event} hook `{one_line(clean(handler.label), 80)}` failed: {answer.failure}"
-        decision = _ON_FAILURE[handler.on_failure]
-        if decision == "ask" and handler.event not in ("PreToolUse", "PermissionRequest"):
-            decision = "deny" if handler.event == "UserPromptSubmit" else ""
+        decision = _decision_on_failure(handler)
         return HookAnswer(decision, line if decision else "", failures=(line,))
     if answer.decision == "allow" and not handler.can_allow:
         answer = replace(answer, decision="", reason="")
@@ -242,32 +254,40 @@ def effective_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
     return answer
 
 
+def _decision_on_failure(handler: Handler) -> HookDecision:
+    """Return the decision if a handler fails. Only before a call can the user be asked instead."""
+    decision = _ON_FAILURE[handler.on_failure]
+    if decision != "ask" or handler.event in ("PreToolUse", "PermissionRequest"):
+        return decision
+    return "deny" if handler.event == "UserPromptSubmit" else ""
+
+
 def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
     """Merge the answers of an event: deny overrides ask, ask overrides allow, and texts are joined in order.
 
     If two answers replace the input differently, that is a failure, and the call asks.
     """
-    decisions = [answer.decision for answer in answers]
-    decision: HookDecision = max(decisions, key=lambda decision: _STRICTNESS[decision], default="")
-    deciding = [answer for answer in answers if answer.decision == decision and decision]
+    decision: HookDecision = max((answer.decision for answer in answers), key=_STRICTNESS.__getitem__, default="")
+    reasons = [answer.reason for answer in answers if answer.decision == decision] if decision else []
+    failures = [line for answer in answers for line in answer.failures]
     inputs = [answer.input for answer in answers if answer.input is not None]
-    failures = tuple(line for answer in answers for line in answer.failures)
-    updated_input = inputs[0] if inputs else None
-    if any(other != updated_input for other in inputs):
+    if any(other != inputs[0] for other in inputs):
         line = "Two hooks replaced the input of the call differently; neither is used."
-        failures, updated_input = (*failures, line), None
-        if _STRICTNESS[decision] < _STRICTNESS["ask"]:
-            decision, deciding = "ask", [HookAnswer("ask", line)]
+        failures.append(line)
+        inputs.clear()
+        if decision in ("", "allow"):
+            decision = "ask"
+            reasons = [line]
     stopping = next((answer for answer in answers if answer.stops_turn), None)
     return HookAnswer(
         decision=decision,
-        reason="\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
-        input=updated_input,
+        reason="\n".join(dict.fromkeys(filter(None, reasons))),
+        input=inputs[0] if inputs else None,
         output=next((answer.output for answer in answers if answer.output is not None), None),
         context=tuple(text for answer in answers for text in answer.context),
         messages=tuple(text for answer in answers for text in answer.messages),
         stops_turn=stopping is not None,
         stop_reason="" if stopping is None else stopping.stop_reason,
         interrupts_turn=any(answer.interrupts_turn for answer in answers),
-        failures=failures,
+        failures=tuple(failures),
     )

@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from qcode.agent.reports import size_of_tool
-from qcode.engine.counting import estimate_text
+from qcode.engine.counting import estimate_text, estimate_tool
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import first_chars
 from qcode.text.json import Json, JsonObject
@@ -68,7 +67,7 @@ _USE = ToolSpec(
 
 def estimate_tokens(specs: Sequence[ToolSpec]) -> int:
     """Return the estimated number of tokens that tools take in a request."""
-    return sum(map(size_of_tool, specs))
+    return sum(map(estimate_tool, specs))
 
 
 def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:

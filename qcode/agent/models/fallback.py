@@ -32,6 +32,15 @@ class NextModel:
     """A line for each model that was skipped."""
 
 
+@dataclass(frozen=True, slots=True)
+class FirstModel:
+    """The model with which a turn begins."""
+
+    client: ModelClient
+    events: tuple[TurnEvent, ...] = ()
+    """Name the models that were skipped and the model that is used instead."""
+
+
 class FallbackModels:
     """The fallback models of a conversation, in the order of the settings. `clock` returns seconds since 1970."""
 
@@ -51,22 +60,21 @@ class FallbackModels:
     @property
     def settings(self) -> Fallback | None:
         """The conditions for a fallback; None if the current turn has no other model."""
-        return Fallback(self._on_quota) if len(self._tried_names) + len(self._untried_names) > 1 else None
+        has_other_model = len(self._tried_names) + len(self._untried_names) > 1
+        return Fallback(self._on_quota) if has_other_model else None
 
-    def begin_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
-        """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended.
-
-        The events name the models that were skipped and the model that is used instead.
-        """
+    def begin_turn(self, client: ModelClient) -> FirstModel:
+        """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended."""
         self._configured_client = client
-        self._untried_names, self._tried_names = [name for name in self._names if name != client.name], [client.name]
+        self._tried_names = [client.name]
+        self._untried_names = [name for name in self._names if name != client.name]
         if not self._is_limited(client.name):
-            return client, ()
+            return FirstModel(client)
         fallback = self._next()
-        notices: tuple[TurnEvent, ...] = tuple(Notice("warning", line) for line in fallback.skipped)
+        notices = [Notice("warning", line) for line in fallback.skipped]
         if fallback.client is None:
-            return client, notices
-        return fallback.client, (*notices, ModelFellBack(client.name, fallback.client.name, None))
+            return FirstModel(client, tuple(notices))
+        return FirstModel(fallback.client, (*notices, ModelFellBack(client.name, fallback.client.name, None)))
 
     async def next_after(self, client: ModelClient, switch: SwitchModel) -> NextModel:
         """Return the next model after `client` failed."""
@@ -74,14 +82,14 @@ class FallbackModels:
         return await run_in_thread(partial(self._next_after, client, switch))
 
     def _next_after(self, client: ModelClient, switch: SwitchModel) -> NextModel:
-        error = switch.error
-        if switch.has_waited and (first := self._first_limited()) is not None:
+        waited_for = self._first_limited() if switch.has_waited else None
+        if waited_for is not None:
             # The limit of this model has ended: try it first, and then all other models again.
-            del self._limits[first]
-            self._untried_names = [first, *(name for name in self._tried_names if name != first)]
+            del self._limits[waited_for]
+            self._untried_names = [waited_for, *(name for name in self._tried_names if name != waited_for)]
             self._tried_names = []
-        elif error.resets_at is not None:
-            self._limits[client.name] = error
+        elif switch.error.resets_at is not None:
+            self._limits[client.name] = switch.error
         self._failed_name = client.name
         return self._next()
 

@@ -12,15 +12,14 @@ from contextlib import aclosing
 from decimal import Decimal
 
 from qcode.agent.conversation import Conversation
-from qcode.agent.driver import Driver
+from qcode.agent.driver import Driver, SwitchResult
 from qcode.agent.models.client import ModelClient
-from qcode.agent.reports import TurnUsage
+from qcode.agent.usage import TurnUsage
 from qcode.engine.effects import (
     Append,
     ApprovalAnswered,
     AskApproval,
     Compact,
-    ModelSwitched,
     NoModelLeft,
     RecordRequests,
     SwitchModel,
@@ -33,7 +32,6 @@ from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import AgentEvent, AttemptRecord, ReplyFinished, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
-from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 
@@ -165,8 +163,8 @@ class _Services:
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)
 
-    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        return NoModelLeft(), None
+    async def switch_model(self, effect: SwitchModel) -> SwitchResult:
+        return SwitchResult(NoModelLeft())
 
     def record_intent(self, call: ToolCall) -> None:
         """Do nothing: no call runs."""

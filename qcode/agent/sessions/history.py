@@ -257,10 +257,10 @@ class StoredMessage:
         return next((item.event.text for item in self.shown_events if isinstance(item.event, ShownPrompt)), "")
 
     @property
-    def turn_ends(self) -> list[tuple[int, TurnEnded]]:
-        """The `TurnEnded` events after the message, with their positions: one of its turn, one of each `/compact`."""
+    def turn_ends(self) -> dict[int, TurnEnded]:
+        """The ends of the turn of the message and of each `/compact` after it, by their index in `shown_events`."""
         events = enumerate(item.event for item in self.shown_events)
-        return [(index, event) for index, event in events if isinstance(event, TurnEnded)]
+        return {index: event for index, event in events if isinstance(event, TurnEnded)}
 
     def question_about(self, call_id: str) -> ShownQuestion | None:
         """Return the last question about a call; None if the user was not asked."""
@@ -496,14 +496,13 @@ class SessionHistory:
         """Mark the change at this position as not made."""
         self._reverted.add(change_number)
 
-    def live_changes(self, since: int = 0) -> list[tuple[int, RecordedChange]]:
-        """Return the changes from message `since` on that were not reverted, with their positions."""
-        changes = sorted(self.changes.items())
-        return [
-            (position, change)
-            for position, change in changes
+    def live_changes(self, since: int = 0) -> dict[int, RecordedChange]:
+        """Return the changes from message `since` on that were not reverted, by position, in order."""
+        return {
+            position: change
+            for position, change in sorted(self.changes.items())
             if change.number >= since and position not in self._reverted
-        ]
+        }
 
     def head_of(self, ranges: tuple[NumberRange, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, get_args
 
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import DEMO
-from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
+from qcode.agent.usage import TurnUsage
 from qcode.protocol.errors import ProviderError, SessionBusy, SessionError, SessionNotFound
 from qcode.protocol.events import ApiCalls, AttemptRecord, ModelUsage
 from qcode.protocol.messages import Message, Role, typed_text, user

@@ -39,7 +39,8 @@ def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]
     current = conversation.mode
     if recorded in ("", current):
         return
-    label, current_mode_text = mode_label(recorded), f"The mode is {mode_label(current)}."
+    label = mode_label(recorded)
+    current_mode_text = f"The mode is {mode_label(current)}."
     if recorded in _ALWAYS_RESTORED or (recorded == _NEEDS_TRUST and conversation.permissions.is_trusted):
         conversation.set_mode(cast(ApprovalMode, recorded))
         yield Notice("info", f"Mode: {label}, as when you left this session. /mode switches it.")
@@ -59,20 +60,19 @@ def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool
     current = conversation.model
     if recorded in ("", current):
         return
-    session = conversation.session
     if is_chosen:
-        session.record_model(current)
+        conversation.session.record_model(current)
         return
-    if recorded.partition("/")[0] != DEMO:
-        try:
-            conversation.set_model(recorded)
-        except ValueError as refusal:
-            reason = one_line(str(refusal), 200).rstrip(".")
-            text = f"This session used {one_line(recorded, 80)}, which cannot be used now: {reason}."
-            yield Notice("warning", f"{text} Continuing with {current}.")
-        else:
-            yield Notice("info", f"Model: {conversation.model}, as when you left this session.")
-            return
-    else:
+    if recorded.startswith(f"{DEMO}/"):
+        conversation.session.record_model(current)
         yield Notice("info", f"This session used the demo model. Continuing with {current}.")
-    session.record_model(current)
+        return
+    try:
+        conversation.set_model(recorded)
+    except ValueError as refusal:
+        conversation.session.record_model(current)
+        reason = one_line(str(refusal), 200).rstrip(".")
+        text = f"This session used {one_line(recorded, 80)}, which cannot be used now: {reason}."
+        yield Notice("warning", f"{text} Continuing with {current}.")
+    else:
+        yield Notice("info", f"Model: {conversation.model}, as when you left this session.")

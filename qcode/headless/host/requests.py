@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.claude.rules import CLAUDE_MODES, NEVER_ASKS, QCODE_MODES
 from qcode.agent.context.project import resolve_added_folder
-from qcode.agent.reports import ContextReport
+from qcode.agent.context.window import ContextReport
 from qcode.headless.host.lines import Names, status_line
 from qcode.headless.host.wire import HostWire
 from qcode.headless.lines import line_id

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.context.window_text import context_text
-from qcode.agent.reports import usage_report_text
+from qcode.agent.context.window import context_text
 from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
+from qcode.agent.usage import usage_report_text
 from qcode.text.clean import one_line, quoted
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext
 

@@ -29,7 +29,7 @@ from qcode.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.reports import TurnUsage
+    from qcode.agent.usage import TurnUsage
     from qcode.protocol.messages import Text
     from qcode.tui.status import Activity
 

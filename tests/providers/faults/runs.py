@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from qcode.agent.driver import Driver
+from qcode.agent.driver import Driver, SwitchResult
 from qcode.agent.outcomes import exit_code
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import (
@@ -17,7 +17,6 @@ from qcode.engine.effects import (
     AskApproval,
     CancelRequested,
     Compact,
-    ModelSwitched,
     NoModelLeft,
     RecordRequests,
     SwitchModel,
@@ -30,7 +29,6 @@ from qcode.protocol.errors import ProviderError
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.model import RetrySettings
-from qcode.protocol.provider import Provider
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.providers.connection import Timeouts
@@ -58,8 +56,8 @@ class NoServices:
     def learn(self, effect: Learn) -> None: ...
     def record_intent(self, call: ToolCall) -> None: ...
 
-    async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
-        return NoModelLeft(), None
+    async def switch_model(self, effect: SwitchModel) -> SwitchResult:
+        return SwitchResult(NoModelLeft())
 
     async def explain(self, error: ProviderError) -> ProviderError:
         return error

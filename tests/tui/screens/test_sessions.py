@@ -19,9 +19,9 @@ from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
-from qcode.agent.context.window_text import context_text
-from qcode.agent.reports import ContextReport, TurnUsage, usage_report_text
+from qcode.agent.context.window import ContextReport, context_text
 from qcode.agent.sessions.library import SessionInfo
+from qcode.agent.usage import TurnUsage, usage_report_text
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant, user
 from qcode.protocol.reply import TextDelta

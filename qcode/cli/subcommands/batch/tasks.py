@@ -21,7 +21,7 @@ from qcode.agent.context.project import resolve_added_folder
 from qcode.agent.options import Options, RunContext
 from qcode.agent.outcomes import exit_code
 from qcode.agent.programs.turns import File, Prompt
-from qcode.agent.reports import ModelSpending
+from qcode.agent.usage import ModelSpending
 from qcode.headless.lines import line_without_turn, result_line
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, ProviderError, QcodeError
 from qcode.protocol.messages import Text

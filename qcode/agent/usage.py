@@ -1,26 +1,21 @@
-"""Reports on a conversation: the use of its context window, the usage of its turns, and metrics of recovery.
+"""The usage and cost of turns, also of turns before the session was opened, and metrics of recovered replies.
 
-The functions at the end format the usage for `/cost` of every front end. `context.window_text` formats the window.
+`usage_report_text` is the text for `/cost` of every front end.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from decimal import Decimal
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter
 
-from qcode.agent.sessions.history import NamedRequests, SessionHistory, StoredMessage
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
-from qcode.engine.counting import TOKENS_PER_MESSAGE, PromptCounter, estimate_text, size_block, size_messages
-from qcode.engine.effects import COMPACT_AT
+from qcode.agent.sessions.history import SessionHistory, StoredMessage
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS
 from qcode.engine.ledger import Ledger
-from qcode.engine.model_facts import KnownModel
-from qcode.engine.transcript import make_valid
 from qcode.protocol.events import (
     AgentEvent,
     ApiCalls,
@@ -35,50 +30,13 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import Message, ToolResult
-from qcode.protocol.model import ModelRequest
+from qcode.protocol.messages import ToolResult
 from qcode.protocol.reply import Outcome, StopReason, WebSearched
-from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price, Usage, cache_hit_rate
 from qcode.text.clean import cut
 from qcode.text.json import JsonObject
-from qcode.text.numbers import cost_text, count_text, tokens_text
+from qcode.text.numbers import cost_text, count_text, percent_text, tokens_text
 from qcode.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class ContextReport:
-    """The tokens of a context window by use."""
-
-    model: str
-    window: int
-    system: int
-    instructions: int
-    tools: int
-    messages: int
-    tool_output: int
-    """The tokens of tool results in the messages, which `messages` does not include."""
-    reserve: int
-    """The initial output limit of the next reply."""
-    is_counted: bool = False
-    """The provider counted the prompt; otherwise it is estimated."""
-    is_window_known: bool = True
-    compacts_at: float = 0.8
-    """qcode compacts the conversation when this share of the window is used."""
-    first_cap: FirstCap | None = None
-    """Set if `reserve` was learned from earlier replies."""
-    servers: tuple[tuple[str, int], ...] = ()
-    """The name of each tool server, with the tokens of its tools (included in `tools`)."""
-
-    @property
-    def used(self) -> int:
-        """The tokens in use, without the reserve."""
-        return self.system + self.instructions + self.tools + self.messages + self.tool_output
-
-    @property
-    def free(self) -> int:
-        """The tokens that neither the prompt nor the reserve uses."""
-        return max(0, self.window - self.used - self.reserve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,70 +59,6 @@ class TurnUsage:
     """The output tokens of truncated calls, which never ran; estimated."""
 
 
-def context_report(
-    model: KnownModel,
-    system: str,
-    instruction_chars: int,
-    tools: tuple[ToolSpec, ...],
-    messages: Sequence[Message],
-    counter: PromptCounter,
-    output: OutputSettings,
-) -> ContextReport:
-    """Return the sizes of the next prompt: estimates, scaled to the total if the provider counted the prompt.
-
-    `instruction_chars` is the number of characters of `system` that come from instruction files.
-    """
-    history = make_valid(messages)
-    results = sum(size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult))
-    estimated_instructions = instruction_chars // 4  # a token has about four characters
-    parts = [
-        max(0, estimate_text(system) - estimated_instructions),
-        estimated_instructions,
-        sum(map(size_of_tool, tools)),
-        size_messages(history) - results,
-        results,
-    ]
-    size = counter.size_of(ModelRequest(model.name, system, history, tools, max_tokens=1))
-    estimated = sum(parts)
-    for_system, for_instructions, for_tools, for_messages, for_output = (
-        part * size.tokens // estimated if estimated else 0 for part in parts
-    )
-    servers = _estimate_servers(tools).items() if estimated else ()
-    learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
-    reserve = caps_for(output, model.output_limit, learned=learned).first
-    window = model.window or DEFAULT_CONTEXT_WINDOW
-    return ContextReport(
-        f"{model.provider}/{model.name}",
-        window,
-        system=for_system,
-        instructions=for_instructions,
-        tools=for_tools,
-        messages=for_messages,
-        tool_output=for_output,
-        reserve=min(reserve, window),
-        is_counted=size.is_counted,
-        is_window_known=model.window is not None,
-        compacts_at=COMPACT_AT,
-        first_cap=learned,
-        servers=tuple((name, part * size.tokens // estimated) for name, part in servers),
-    )
-
-
-def _estimate_servers(tools: Sequence[ToolSpec]) -> dict[str, int]:
-    """Return the estimated tokens of the tools of each tool server, by its name."""
-    sizes: dict[str, int] = {}
-    for tool in tools:
-        server, separator, _ = tool.name.partition("__")
-        if separator:
-            sizes[server] = sizes.get(server, 0) + size_of_tool(tool)
-    return sizes
-
-
-def size_of_tool(tool: ToolSpec) -> int:
-    """Return the estimated tokens of a tool in a request."""
-    return estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + TOKENS_PER_MESSAGE
-
-
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
     """Return the usage of a turn that ended now."""
     return TurnUsage(
@@ -175,7 +69,7 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
 
 
 class ModelSpending:
-    """The usage of one turn, by model (`provider/model`). `observe` must get every event.
+    """The usage of one turn, by model (`provider/model`). `observe` must get every event of the turn.
 
     `output_limit` returns the output limit of the model in use.
     """
@@ -206,13 +100,16 @@ class ModelSpending:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
                 spent = self._row(used.model)
-                # Requests that were refused cost 0, but None is reported if the cost of the turn is unknown.
-                is_unknown = used.usage == Usage() and cost is None
-                spent.usage, spent.cost = used.usage, None if is_unknown else used.cost
-        if self._model in self._rows:
-            spent = self._rows[self._model]
-            spent.cost = spent.cost if by_model else cost
-            spent.output_limit = self._output_limit()
+                spent.usage = used.usage
+                spent.cost = used.cost
+                if used.usage == Usage() and cost is None:
+                    # Requests that were refused cost 0, but None is reported if the cost of the turn is unknown.
+                    spent.cost = None
+        current = self._rows.get(self._model)
+        if current is not None:
+            current.output_limit = self._output_limit()
+            if not by_model:
+                current.cost = cost
 
     def as_json(self) -> JsonObject:
         """Return the usage in the format of Claude Code: an unknown number of tokens is 0, an unknown cost null."""
@@ -231,12 +128,13 @@ class _SpendingRow:
 
     def as_json(self) -> JsonObject:
         usage = self.usage
-        read, written = usage.cache_read or 0, usage.cache_write or 0
+        cache_read = usage.cache_read or 0
+        cache_written = usage.cache_write or 0
         return {
-            "inputTokens": max(0, (usage.input or 0) - read - written),
+            "inputTokens": max(0, (usage.input or 0) - cache_read - cache_written),
             "outputTokens": usage.output or 0,
-            "cacheReadInputTokens": read,
-            "cacheCreationInputTokens": written,
+            "cacheReadInputTokens": cache_read,
+            "cacheCreationInputTokens": cache_written,
             "webSearchRequests": self.searches,
             "costUSD": None if self.cost is None else float(self.cost),
             "contextWindow": self.window or DEFAULT_CONTEXT_WINDOW,
@@ -249,57 +147,57 @@ class EarlierTurns:
 
     def __init__(self, history: SessionHistory) -> None:
         self._history = history
-        self._messages = sorted((number, stored) for number, stored in history.stored.items() if not stored.is_summary)
+        self._messages = {number: stored for number, stored in sorted(history.stored.items()) if not stored.is_summary}
+        self._last_number = max(self._messages, default=-1)
         # Requests of later turns may be added to the last message, but to no other.
-        self._last = _recorded_requests(self._messages[-1][1]) if self._messages else None
+        self._requests_of_last: _RecordedRequests | None = None
+        if self._messages:
+            self._requests_of_last = self._requests_of(self._last_number)
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-        """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices.
-
-        Requests outside the turns precede a turn that was running, because the turn ended later.
-        """
-        if self._last is None:
-            return []
-        recorded = [*(_recorded_requests(stored) for _, stored in self._messages[:-1]), self._last]
-        turns: list[_EarlierTurn] = []
-        turn = _EarlierTurn(prompt="", model="")
-        turn_index = 0
-        following = [*(stored for _, stored in self._messages[1:]), None]
-        for (number, stored), after, requests in zip(self._messages, following, recorded, strict=True):
-            model = self._history.model_of(number)
-            if _starts_turn(stored):
-                turn, turn_index = _EarlierTurn(stored.typed_prompt, model), len(turns)
-                turns.append(turn)
-            turn.attempts += [
-                attempt if attempt.model else replace(attempt, model=model) for attempt in requests.of_turn
-            ]
-            turn.is_ended = turn.is_ended or requests.is_end
-            outside = [
-                (item.position, _EarlierTurn(item.name, item.attempts[-1].model or model, [*item.attempts]))
-                for item in requests.named
-                if item.attempts
-            ]
-            is_turn_over = after is None or _starts_turn(after) or bool(requests.compactions)
-            if is_turn_over:
-                # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
-                outside += (
-                    (position, _EarlierTurn("/compact", model, attempts, is_ended=True))
-                    for position, attempts in requests.compactions
-                )
-                turns += (row for _, row in sorted(outside, key=itemgetter(0)))
-            else:  # insert the rows before the running turn
-                turns[turn_index:turn_index] = [row for _, row in outside]
-                turn_index += len(outside)
+        """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices."""
         known_price = cache(price_of)
         return [
-            recorded_usage(turn.prompt, turn.attempts, turn.model, known_price)
-            for turn in turns
-            if turn.attempts or turn.is_ended
+            recorded_usage(row.prompt, row.attempts, row.model, known_price)
+            for numbers in self._numbers_by_turn()
+            for row in self._rows_of_turn(numbers)
+            if row.attempts or row.is_ended
         ]
+
+    def _numbers_by_turn(self) -> list[list[int]]:
+        """Return the numbers of the messages of each turn."""
+        turns: list[list[int]] = []
+        for number, stored in self._messages.items():
+            if _starts_turn(stored) or not turns:
+                turns.append([])
+            turns[-1].append(number)
+        return turns
+
+    def _rows_of_turn(self, numbers: Sequence[int]) -> list[_UsageRow]:
+        """Return the rows for the messages of one turn. Requests that ended while the turn ran precede it."""
+        first = self._messages[numbers[0]]
+        turn = _UsageRow(first.typed_prompt, self._history.model_of(numbers[0]))
+        rows_before: list[_UsageRow] = []
+        rows_after: list[_UsageRow] = []
+        for number in numbers:
+            requests = self._requests_of(number)
+            turn.attempts += requests.of_turn
+            turn.is_ended = turn.is_ended or requests.is_turn_end
+            is_turn_over = number == numbers[-1] or requests.compactions
+            rows = rows_after if is_turn_over else rows_before
+            rows += sorted([*requests.named, *requests.compactions], key=attrgetter("position"))
+        # The messages before the first prompt belong to no turn.
+        turns = [turn] if _starts_turn(first) else []
+        return [*rows_before, *turns, *rows_after]
+
+    def _requests_of(self, number: int) -> _RecordedRequests:
+        if number == self._last_number and self._requests_of_last is not None:
+            return self._requests_of_last
+        return _recorded_requests(self._messages[number], self._history.model_of(number))
 
 
 @dataclass(slots=True)
-class _EarlierTurn:
+class _UsageRow:
     """A recorded turn, a `/compact`, or the requests for one other purpose such as a title."""
 
     prompt: str
@@ -307,6 +205,8 @@ class _EarlierTurn:
     attempts: list[AttemptRecord] = field(default_factory=list)
     is_ended: bool = False
     """The end of the turn was recorded, so the turn is listed even if it sent no request."""
+    position: int = 0
+    """The number of events that were shown with its message before; not used for a turn."""
 
 
 def _starts_turn(stored: StoredMessage) -> bool:
@@ -321,26 +221,32 @@ class _RecordedRequests:
     """The requests that were recorded with a message."""
 
     of_turn: Sequence[AttemptRecord]
-    is_end: bool
+    is_turn_end: bool
     """The turn ended after the message."""
-    compactions: Sequence[tuple[int, list[AttemptRecord]]]
-    """The requests of each `/compact` after the turn, with the position of its end among the shown events."""
-    named: Sequence[NamedRequests]
+    compactions: Sequence[_UsageRow]
+    """The requests of each `/compact` after the turn."""
+    named: Sequence[_UsageRow]
     """The requests outside the turns."""
 
 
-def _recorded_requests(stored: StoredMessage) -> _RecordedRequests:
-    """Split the requests recorded with a message. The first end ends the turn, each later end a `/compact`."""
-    requests, ends = list(stored.turn_requests), stored.turn_ends
-    compactions: list[tuple[int, list[AttemptRecord]]] = []
-    for position, ended in reversed(ends[1:]):  # backwards, because the last summaries belong to the last `/compact`
-        calls = ended.api_calls
+def _recorded_requests(stored: StoredMessage, model: str) -> _RecordedRequests:
+    """Split the requests recorded with a message; `model` is the model of the session at that message."""
+    requests = [attempt if attempt.model else replace(attempt, model=model) for attempt in stored.turn_requests]
+    named = [
+        _UsageRow(item.name, item.attempts[-1].model or model, [*item.attempts], position=item.position)
+        for item in stored.named_requests
+        if item.attempts
+    ]
+    # The first end is that of the turn, each later one that of a `/compact`. The last summaries belong to the last one.
+    compaction_ends = list(stored.turn_ends.items())[1:]
+    compactions: list[_UsageRow] = []
+    for position, ended in reversed(compaction_ends):
         summaries = [request for request in requests if request.kind == "summary"]
-        count = calls.compactions + calls.retries
+        count = ended.api_calls.compactions + ended.api_calls.retries
         compacted = summaries[-count:] if count else []
-        compactions.append((position, compacted))
         requests = [request for request in requests if not any(request is other for other in compacted)]
-    return _RecordedRequests(requests, bool(ends), compactions[::-1], tuple(stored.named_requests))
+        compactions.insert(0, _UsageRow("/compact", model, compacted, is_ended=True, position=position))
+    return _RecordedRequests(requests, bool(stored.turn_ends), compactions, named)
 
 
 def recorded_usage(
@@ -353,11 +259,12 @@ def recorded_usage(
         ledger = ledgers.setdefault(name, Ledger(price_of(name)))
         ledger.add(name, attempt.usage, estimate=attempt.usage, is_unused=attempt.is_unanswered)
     by_model = tuple(used for ledger in ledgers.values() for used in ledger.by_model)
-    usage, costs = Usage(), [used.cost for used in by_model]
+    usage = Usage()
     for used in by_model:
         usage = usage + used.usage
-    known_costs = [cost for cost in costs if cost is not None]
-    cost = sum(known_costs, Decimal(0)) if known_costs and len(known_costs) == len(costs) else None
+    costs = [used.cost for used in by_model if used.cost is not None]
+    are_all_costs_known = len(costs) == len(by_model)
+    cost = sum(costs, Decimal(0)) if costs and are_all_costs_known else None
     kinds = Counter("retry" if attempt.is_retry else attempt.kind for attempt in attempts)
     calls = ApiCalls(
         kinds["first"],
@@ -413,7 +320,8 @@ class RecoveryMetrics:
         """
         match event:
             case TurnStarted():
-                self._turn_started_at, self._turn_continuations = now, 0
+                self._turn_started_at = now
+                self._turn_continuations = 0
                 self._models.clear()
             case TurnEnded():
                 self._end_turn(event, now)
@@ -449,7 +357,8 @@ class RecoveryMetrics:
     def _end_turn(self, ended: TurnEnded, now: float) -> None:
         self.continuation_attempts[self._turn_continuations] += 1
         if self._turn_continuations or ended.api_calls.escalations:
-            self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._turn_started_at)] += 1
+            bucket = bisect_left(LATENCY_BOUNDS_S, now - self._turn_started_at)
+            self.recovered_turn_seconds[bucket] += 1
 
     def as_json(self) -> JsonObject:
         """Return the metrics as JSON values; buckets are named by their upper bound, the last one `more`."""
@@ -473,26 +382,34 @@ def usage_report_text(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | Non
     """Return the usage of the session: in total, by model, and of its last turns; with `metrics`, also of recovery."""
     if not turns:
         return "No requests yet."
-    usage, calls = Usage(), ApiCalls()
+    usage = Usage()
+    calls = ApiCalls()
     for turn in turns:
         usage = usage + turn.usage
         calls = _sum_calls(calls, turn.api_calls)
     discarded = sum(turn.discarded_output_tokens for turn in turns)
-    truncated = sum(turn.truncated_call_tokens for turn in turns) or None
-    output_parts = (("reasoning", usage.reasoning), ("discarded", discarded), ("in truncated tool calls", truncated))
+    truncated = sum(turn.truncated_call_tokens for turn in turns)
+    cache_details = {"cache read": usage.cache_read, "written": usage.cache_write}
+    output_details = {
+        "reasoning": usage.reasoning,
+        "discarded": discarded,
+        "in truncated tool calls": truncated or None,
+    }
     lines = [
         f"Cost        {_cost_text(turns)}",
-        f"Input       {_tokens_text(usage.input)}"
-        f"{_details_text(('cache read', usage.cache_read), ('written', usage.cache_write))}{_hit_rate_text(usage)}",
-        f"Output      {_tokens_text(usage.output)}{_details_text(*output_parts)}",
+        f"Input       {_tokens_text(usage.input)}{_details_text(cache_details)}{_hit_rate_text(usage)}",
+        f"Output      {_tokens_text(usage.output)}{_details_text(output_details)}",
         f"API calls   {calls.total} ({_calls_text(calls)})",
     ]
-    lines += recovery_lines(metrics) if metrics is not None else []
-    parts = [used for turn in turns for used in _by_model(turn)]
-    models = list(dict.fromkeys(used.model for used in parts))
-    if len(models) > 1:
+    if metrics is not None:
+        lines += recovery_lines(metrics)
+    parts_by_model: dict[str, list[ModelUsage]] = {}
+    for turn in turns:
+        for part in _by_model(turn):
+            parts_by_model.setdefault(part.model, []).append(part)
+    if len(parts_by_model) > 1:
         lines += ["", "By model"]
-        lines += [_model_line(model, [used for used in parts if used.model == model]) for model in models]
+        lines += [_model_line(model, parts) for model, parts in parts_by_model.items()]
     lines += ["", f"Turns, the last {_MAX_TURNS} of {len(turns)}" if len(turns) > _MAX_TURNS else "Turns"]
     lines += [_turn_line(turn) for turn in turns[-_MAX_TURNS:]]
     return "\n".join(lines)
@@ -514,10 +431,11 @@ _UNKNOWN = "unknown"
 
 
 def _turn_line(turn: TurnUsage) -> str:
-    if not turn.api_calls.total and turn.usage == Usage():
-        return f"  {cut(turn.prompt, 30):<30} no request sent"
+    prompt = f"{cut(turn.prompt, 30):<30}"
+    if not _has_request(turn):
+        return f"  {prompt} no request sent"
     cost = _cost_text([turn]) if turn.cost is not None else _UNKNOWN
-    return f"  {cut(turn.prompt, 30):<30} {_turn_tokens(turn)}  {cost}"
+    return f"  {prompt} {_turn_tokens(turn)}  {cost}"
 
 
 def _turn_tokens(turn: TurnUsage) -> str:
@@ -532,8 +450,14 @@ def _turn_tokens(turn: TurnUsage) -> str:
 
 
 def _by_model(turn: TurnUsage) -> tuple[ModelUsage, ...]:
-    has_request = turn.api_calls.total or turn.usage != Usage()
-    return turn.by_model or ((ModelUsage(turn.model, turn.usage, turn.cost),) if has_request else ())
+    """Return the usage of each model of a turn; empty for a turn without requests."""
+    if turn.by_model or not _has_request(turn):
+        return turn.by_model
+    return (ModelUsage(turn.model, turn.usage, turn.cost),)
+
+
+def _has_request(turn: TurnUsage) -> bool:
+    return turn.api_calls.total > 0 or turn.usage != Usage()
 
 
 def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
@@ -557,9 +481,9 @@ def _cost_text(usages: Sequence[TurnUsage | ModelUsage]) -> str:
     return f"{text}, plus {count_text(unknown, 'turn')} of unknown cost" if unknown else text
 
 
-def _details_text(*parts: tuple[str, int | None]) -> str:
-    """Return the reported numbers of tokens with their names in parentheses; empty if none is reported."""
-    reported = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
+def _details_text(counts: Mapping[str, int | None]) -> str:
+    """Return numbers of tokens with their names in parentheses; None was not reported and is left out."""
+    reported = [f"{name} {tokens_text(count)}" for name, count in counts.items() if count is not None]
     return f"  ({', '.join(reported)})" if reported else ""
 
 
@@ -587,10 +511,3 @@ def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
 
 def _tokens_text(count: int | None) -> str:
     return "not reported" if count is None else tokens_text(count)
-
-
-def percent_text(part: int, whole: int) -> str:
-    """Return a share as a percentage."""
-    if not whole or not part:
-        return "0%"
-    return f"{part / whole:.0%}" if part * 100 >= whole else "<1%"
