@@ -69,7 +69,7 @@ class ToolResult:
     is_error: bool = False
     images: tuple[Image, ...] = ()
     is_signal: bool = False
-    """The call was recorded as a signal, and later requests leave it out."""
+    """The call of a one-way tool, which is recorded and not run. Later requests leave out the call and this result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from qcode.tui.terminal.clipboard import CopyResult
     from qcode.tui.turns import State
 
-
 _MAX_EXIT_WAIT_SECONDS = 3.0
 """The maximum time for which `_leave` waits until an interrupted turn has stored its result."""
 
@@ -145,7 +144,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.commands.table import COMMANDS, show_keys_and_todos
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import AttachmentFinder
-        from qcode.tui.view import AppView, SessionTitle
+        from qcode.tui.session_title import SessionTitle
+        from qcode.tui.view import AppView
 
         self.add_themes()
         agent, widgets, clock = self.agent, self.widgets, self.options.clock

@@ -123,8 +123,8 @@ class HangingText(Widget):
         self._lines = lines
         self.refresh(layout=True)
 
-    def use_halves_above(self, max_rows: int) -> None:
-        """Show the text in two halves, side by side, if it has more than `max_rows` rows and the screen is wide."""
+    def use_two_columns_above(self, max_rows: int) -> None:
+        """Show the text in two columns if it has more than `max_rows` rows and the screen is wide."""
         if max_rows != self._max_rows:
             self._max_rows = max_rows
             self.refresh(layout=True)

@@ -1,6 +1,7 @@
 """The actions of commands and keys on the app's screen. This module loads after the first paint.
 
-`AppView` is the `View` of the app. The actions of Esc and Ctrl+C are in `commands.cancel_keys`.
+Commands call them through the protocol `commands.command.View`. The actions of Esc and Ctrl+C are in
+`commands.cancel_keys`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from textual.screen import Screen
@@ -22,7 +22,6 @@ from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.messages import Text
-from qcode.protocol.usage import Usage
 from qcode.text.clean import quoted
 from qcode.text.match import unknown_name_error
 from qcode.text.numbers import count_text
@@ -40,6 +39,7 @@ from qcode.tui.prompt.attachments import AttachmentFinder
 from qcode.tui.prompt.editor import ExternalInput
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
+from qcode.tui.session_title import SessionTitle
 from qcode.tui.shell_lines import INTERRUPT_HINT, ShellLines
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.clipboard import CopyResult
@@ -54,7 +54,6 @@ from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.sessions.library import SessionLibrary
     from qcode.protocol.messages import Block
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
@@ -68,33 +67,8 @@ _NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error
 """The titles of a panel with notices, by level, the least severe first."""
 
 
-class SessionTitle:
-    """The title of the session. `show` gets each new title, `add_usage` the usage of the small model that wrote it."""
-
-    def __init__(
-        self,
-        sessions: SessionLibrary,
-        show: Callable[[str], None],
-        add_usage: Callable[[Usage, Decimal | None], None],
-    ) -> None:
-        self._sessions = sessions
-        self.show = show
-        self._add_usage = add_usage
-
-    def refresh(self) -> None:
-        self.show(self._sessions.title)
-
-    async def make(self) -> None:
-        """Let the small model write a title if one is due."""
-        self.refresh()
-        used = await self._sessions.make_title()
-        if used is not None:
-            self._add_usage(used.usage, used.cost)
-            self.refresh()
-
-
 class AppView:
-    """The `View` of the app. `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app."""
+    """The actions on the app's screen. `leave`, `copy`, `suspend_terminal` and `apply_setting` are the app's own."""
 
     def __init__(
         self,
@@ -142,7 +116,7 @@ class AppView:
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
-        self._external = ExternalInput(
+        self._external_input = ExternalInput(
             app, widgets.prompt, attachments, notify=self.notify, show_hint=self.hint, suspend_terminal=suspend_terminal
         )
 
@@ -182,7 +156,11 @@ class AppView:
             return
         from qcode.tui.screens.jobs import QuitPicker
 
-        self.open_screen(QuitPicker(running), lambda answer: self._leave() if answer == "quit" else None)
+        def on_answer(answer: str | None) -> None:
+            if answer == "quit":
+                self._leave()
+
+        self.open_screen(QuitPicker(running), on_answer)
 
     def _show_job_count(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
@@ -263,7 +241,7 @@ class AppView:
         hint = f"{key} to run in background" if key else ""
         self.jobs.background_key = key
         self.turns.show_background_hint(hint)
-        self._shell.hint = " · ".join(filter(None, (INTERRUPT_HINT, hint)))
+        self._shell.hint = f"{INTERRUPT_HINT} · {hint}" if hint else INTERRUPT_HINT
 
     def send_first(self, prompt: str) -> None:
         """Send the prompt from the command line as if it had been typed."""
@@ -313,12 +291,15 @@ class AppView:
         self.themed_app.push_screen(screen, on_close)
 
     def run_later(self, work: Coroutine[Any, Any, object], *, may_open_screen: bool = False) -> None:
-        work, app = self.failures.guard(work), self.themed_app
-        app.run_worker(app.hold_input_during(work) if may_open_screen else work, group="command")
+        work = self.failures.guard(work)
+        if may_open_screen:
+            work = self.themed_app.hold_input_during(work)
+        self.themed_app.run_worker(work, group="command")
 
     def show_new_session(self) -> None:
         """Show an empty conversation: the welcome, no usage, no to-do list."""
-        self._session_id, self._has_resumed = self._agent.conversation.session_id, False
+        self._session_id = self._agent.conversation.session_id
+        self._has_resumed = False
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
         self._widgets.todos.replace_items(())
@@ -327,13 +308,15 @@ class AppView:
     def _welcome_lines(self) -> tuple[str, ...]:
         """Return the welcome, without the reason for the choice of the model if another model is in use."""
         model = self._agent.conversation.model
-        is_first = model == self._first_model and not self._has_resumed
-        return (self._welcome if is_first else replace(self._welcome, model_lines=(model,))).lines()
+        if model != self._first_model or self._has_resumed:
+            return replace(self._welcome, model_lines=(model,)).lines()
+        return self._welcome.lines()
 
     def show_conversation(self) -> None:
         """Show the conversation again, after a rewind or after another session was resumed."""
         transcript, conversation = self._widgets.transcript, self._agent.conversation
-        is_resumed, self._session_id = self._session_id != conversation.session_id, conversation.session_id
+        is_resumed = conversation.session_id != self._session_id
+        self._session_id = conversation.session_id
         if is_resumed:
             self._has_resumed = True
             self._show_model()
@@ -386,7 +369,7 @@ class AppView:
     def _show_model(self) -> None:
         conversation, status_line = self._agent.conversation, self._widgets.status
         is_same_model = status_line.status.model == conversation.model
-        window = status_line.status.context_window if is_same_model else 0
+        window = status_line.status.context_window if is_same_model else 0  # 0: shown once it is known
         status_line.change(model=conversation.model, context_window=window, effort=shown_effort(conversation))
         self._widgets.transcript.change_welcome(self._welcome_lines())
         if conversation.model != self._first_model:
@@ -460,10 +443,12 @@ class AppView:
         prompt, now = self._widgets.prompt, self._clock()
         if prompt.undo_deletion():
             return
+        follows_undo = prompt.is_emptied_by_undo or now - self._last_empty_undo < _UNDO_PAUSE_SECONDS
         if not driver.has_job_control():
             self.hint("cannot suspend: no shell to return to")
-        elif prompt.is_emptied_by_undo or now - self._last_empty_undo < _UNDO_PAUSE_SECONDS:
-            prompt.is_emptied_by_undo, self._last_empty_undo = False, now
+        elif follows_undo:
+            prompt.is_emptied_by_undo = False
+            self._last_empty_undo = now
             self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
         else:
             self.themed_app.action_suspend_process()
@@ -488,20 +473,23 @@ class AppView:
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript, or an open side question; page keys scroll the menu, the open help, or a question."""
-        panel, transcript = self._widgets.help, self._widgets.transcript
+        """Scroll the open menu, help or question by a page, otherwise the open side question or the transcript.
+
+        `home` and `end` do not scroll the menu, the help and a question.
+        """
+        widgets, transcript = self._widgets, self.transcript
         if to == "page_up" or to == "page_down":
             step = -1 if to == "page_up" else 1
-            if self._widgets.menu.is_open:
-                self._widgets.menu.page(step)
+            if widgets.menu.is_open:
+                widgets.menu.page(step)
                 return
-            if panel.is_open:
-                panel.scroll_page(step)
+            if widgets.help.is_open:
+                widgets.help.scroll_page(step)
                 return
-            if self.has_question and self._widgets.approval.view.scroll_page(to):
+            if self.has_question and widgets.approval.view.scroll_page(to):
                 return
-        if self._widgets.aside.is_open:
-            self._widgets.aside.scroll(to)
+        if widgets.aside.is_open:
+            widgets.aside.scroll(to)
             return
         scroll = {
             "page_up": transcript.scroll_page_up,
@@ -531,8 +519,11 @@ class AppView:
     def _toggle_folds(self) -> None:
         """Fold or unfold all output, including later output; show a hint if that changes no visible row."""
         transcript = self.transcript
-        self.hint("" if transcript.has_folds else "nothing to unfold yet")
-        if transcript.has_folds and not transcript.toggle_folds():
+        if not transcript.has_folds:
+            self.hint("nothing to unfold yet")
+        elif transcript.toggle_folds():
+            self.hint("")
+        else:
             self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:
@@ -543,18 +534,21 @@ class AppView:
 
     def _show_card_keys(self, action: str) -> None:
         """Show the keys for the chosen card; `action` is the effect of Enter, empty if it has none."""
-        keys = ("j k move", f"Enter {action}" if action else "", "Esc close")
-        self._widgets.status.change(hint=" · ".join(filter(None, keys)))
+        enter_key = f"Enter {action} · " if action else ""
+        self._widgets.status.change(hint=f"j k move · {enter_key}Esc close")
 
     def _end_choosing(self, typed: str) -> None:
         """Focus the open question or the prompt, and insert `typed`, which the user typed to leave the cards."""
-        widgets = self._widgets
-        widgets.status.change(hint="")
-        (widgets.approval if widgets.approval.shown_approval is not None else widgets.prompt).focus()
-        if typed and widgets.approval.shown_approval is not None:
-            widgets.approval.write(typed)
-        elif typed:
-            widgets.prompt.paste_text(typed)
+        approval, prompt = self._widgets.approval, self._widgets.prompt
+        self._widgets.status.change(hint="")
+        if self.has_question:
+            approval.focus()
+            if typed:
+                approval.write(typed)
+        else:
+            prompt.focus()
+            if typed:
+                prompt.paste_text(typed)
 
     def open_editor(self) -> None:
         """Edit the prompt, the answer to a question, or the call that a question is about."""
@@ -564,26 +558,27 @@ class AppView:
         elif approval.shown_approval is not None and approval.draft is not None:
             self.run_later(self._revise(approval.shown_approval.id, approval.draft))
         else:
-            self.run_later(self._external.edit())
+            self.run_later(self._external_input.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
         """Open the call in the user's editor; if it was changed, ask again about the new call."""
-        edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
+        edited = await self._external_input.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if edited is not None and edited != draft.text:
             self._widgets.approval.revise(approval_id, edited)
 
     async def _edit_answer(self, approval_id: str) -> None:
         approval = self._widgets.approval
-        edited = await self._external.edited_text(approval.field_text, "answer.md", "the answer is unchanged")
+        edited = await self._external_input.edited_text(approval.field_text, "answer.md", "the answer is unchanged")
         is_open = approval.shown_approval is not None and approval.shown_approval.id == approval_id
-        if is_open and (edited is not None or not approval.field_text):
-            approval.write((edited or "").rstrip("\n"), replaces=True)
+        has_failed = edited is None
+        if is_open and not (has_failed and approval.field_text):
+            approval.write((edited or "").rstrip("\n"), replaces=True)  # an empty text closes the field
 
     def edit_file(self, path: str) -> None:
-        self.run_later(self._external.edit_file(path))
+        self.run_later(self._external_input.edit_file(path))
 
     def paste(self) -> None:
-        self.run_later(self._external.paste())
+        self.run_later(self._external_input.paste())
 
     def write_prompt(self, text: str) -> None:
         """Replace the text of the prompt. Up restores the old text."""

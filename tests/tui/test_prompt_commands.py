@@ -334,6 +334,14 @@ def test_every_key_of_the_table_is_valid() -> None:
     assert list(key_problems({command.id: ",".join(command.keys) or "none" for command in COMMANDS}, COMMANDS)) == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "key"), [("+", "plus"), ("Ctrl++", "ctrl+plus"), ("ctrl+alt++", "alt+ctrl+plus"), ("Y", "Y")]
+)
+def test_plus_and_capital_letters_can_be_keys(typed: str, key: str) -> None:
+    assert list(key_problems({"copy": typed}, COMMANDS)) == []
+    assert keymap({"copy": typed}, COMMANDS)["copy"] == (key,)
+
+
 def test_rebound_key_is_removed_from_its_old_command() -> None:
     keys = keymap({"copy": "ctrl+o", "redraw": "none"}, COMMANDS)
     assert (keys["copy"], keys["fold"], keys["redraw"]) == (("ctrl+o",), (), ())

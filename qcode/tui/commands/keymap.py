@@ -63,15 +63,20 @@ def _split_keys(keys: str) -> tuple[str, ...]:
     """Return the keys in a comma-separated text, with Textual's names; none for `NO_KEY`."""
     if keys.strip().lower() == NO_KEY:
         return ()
-    return tuple(_textual_key(key) for part in keys.split(",") if (key := part.strip()))
+    written_keys = [key.strip() for key in keys.split(",")]
+    return tuple(_textual_key(key) for key in written_keys if key)
 
 
 def _textual_key(key: str) -> str:
     """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
-    *modifiers, last = key.split("+") if key != "+" else ["+"]
+    names = key.split("+")
+    if names[-2:] == ["", ""]:
+        names[-2:] = ["+"]  # the key `+` itself: `+` or `ctrl++`
+    *modifiers, last = names
     if len(last) == 1 and not last.isalnum():
         last = key_of_character(last)
-    if len(last) > 1 or modifiers:
+    is_capital_letter = len(last) == 1 and not modifiers  # Textual reports Shift+Y as `Y`
+    if not is_capital_letter:
         last = last.lower()
     return "+".join((*sorted(modifier.lower() for modifier in modifiers), last))
 

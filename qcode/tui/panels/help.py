@@ -11,7 +11,11 @@ from textual.widgets import Static
 
 from qcode.tui.shared_widgets import HangingText, mount_parts, set_screen_class
 
-_TITLE_ROWS, _TRANSCRIPT_ROWS, _MIN_HELP_ROWS = 1, 3, 3
+_TITLE_ROWS = 1
+_MIN_TRANSCRIPT_ROWS = 3
+_MIN_HELP_ROWS = 3
+_HIDDEN_WHILE_OPEN = "#aside"
+"""The widgets that the style sheet hides while the panel is open."""
 _FULL_HEIGHT = 20
 """On a lower screen the help panel leaves one row to the transcript."""
 
@@ -38,7 +42,7 @@ class HelpPanel(Vertical):
         self._show_title()
         self._text.show([(line, "") for line in text.split("\n")])
         self.display = True
-        set_screen_class(self.screen, "-helping", True, "#aside")
+        set_screen_class(self.screen, "-helping", True, _HIDDEN_WHILE_OPEN)
         self._fit_height()
         self._scroll.scroll_home(animate=False)
         self.call_after_refresh(self._show_title)
@@ -56,10 +60,10 @@ class HelpPanel(Vertical):
         others = (child for child in self.screen.children if child is not self and child.id != "transcript")
         rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
         free_rows = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
-        transcript_rows = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
+        transcript_rows = _MIN_TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
         height = max(_MIN_HELP_ROWS, free_rows - transcript_rows)
         self._scroll.styles.max_height = height
-        self._text.use_halves_above(height)
+        self._text.use_two_columns_above(height)
 
     def _show_title(self) -> None:
         """Show the title and the keys. The key that scrolls is named only if some of the text is hidden."""
@@ -71,7 +75,7 @@ class HelpPanel(Vertical):
         """Hide the panel; return whether it was open."""
         was_open = self.is_open
         self.display = False
-        set_screen_class(self.screen, "-helping", False, "#aside")
+        set_screen_class(self.screen, "-helping", False, _HIDDEN_WHILE_OPEN)
         return was_open
 
     def scroll_page(self, step: int) -> None:

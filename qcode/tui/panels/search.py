@@ -106,22 +106,27 @@ class SearchBar(Horizontal):
 
     @work(exit_on_error=False, group="search")
     async def _run_search(self, text: str) -> None:
-        """Search in slices once the typed letter is painted: a long transcript takes seconds."""
+        """Search once the typed letter is painted, and show the position."""
         painted = asyncio.Event()
         self.call_after_refresh(painted.set)
         await painted.wait()
-        start = slice_start = monotonic()
-        for _ in self._transcript.search_steps(text) if text.strip() else ():
-            if monotonic() - slice_start > _SLICE_S:
-                if monotonic() - start > _SHOW_BUSY_AFTER_S:
-                    self._show_count(Content.styled("searching…", "$muted"))
-                await asyncio.sleep(_SLICE_S)
-                slice_start = monotonic()
+        if text.strip():
+            await self._prepare_search(text)
         position = self._transcript.search(text)
         for is_upwards in self._pending_moves:
             position = self._transcript.search_next(is_upwards=is_upwards)
         self._worker, self._pending_moves = None, []
         self._show_position(position)
+
+    async def _prepare_search(self, text: str) -> None:
+        """Search every entry, in slices: a long transcript takes seconds. `search` then only collects the matches."""
+        start = slice_start = monotonic()
+        for _ in self._transcript.search_steps(text):
+            if monotonic() - slice_start > _SLICE_S:
+                if monotonic() - start > _SHOW_BUSY_AFTER_S:
+                    self._show_count(Content.styled("searching…", "$muted"))
+                await asyncio.sleep(_SLICE_S)
+                slice_start = monotonic()
 
     @on(Worker.StateChanged)
     def _end_failed_search(self, event: Worker.StateChanged) -> None:
@@ -154,7 +159,6 @@ class SearchBar(Horizontal):
         self._show_count(content)
 
     def _show_count(self, content: Content) -> None:
-        keys = (
-            "  ↑↓ next · Esc close · Ctrl+F close and stay" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
-        )
-        self._count.update(Content.assemble(content, (keys, "$muted")))
+        has_space = self.size.width >= _MIN_CELLS_FOR_KEYS
+        keys = "↑↓ next · Esc close · Ctrl+F close and stay" if has_space else "Esc close"
+        self._count.update(Content.assemble(content, (f"  {keys}", "$muted")))

@@ -122,8 +122,8 @@ class TodoPanel(Vertical):
         width = self._rows.size.width
         if current is None or not self.is_open or width <= 0:
             return
-        heights = [len(rows) for rows in self._rows.rows_of_items(width)[: current + 1]]
-        region = Region(0, sum(heights[:-1]), width, heights[-1])
+        heights = [len(rows) for rows in self._rows.rows_of_items(width)]
+        region = Region(0, sum(heights[:current]), width, heights[current])
         self._scroll.scroll_to_region(region, animate=False, force=True)
 
 
@@ -180,7 +180,8 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
             from qcode.engine.compactor import is_summary, open_todos
 
             if is_summary(message):
-                return _read_items(open_todos([message])) or ()  # the arguments of the call, as JSON
+                arguments_of_last_call = open_todos([message])
+                return _read_items(arguments_of_last_call) or ()
     return ()
 
 

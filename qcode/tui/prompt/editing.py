@@ -142,12 +142,14 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         """
         row, column = location
         for start, end in label_spans(self.document[row], *self._labels):
-            if start < column < end:
-                if old_cursor == (row, start):
-                    return row, end
-                if old_cursor == (row, end):
-                    return row, start
-                return row, start if column - start < end - column else end
+            if not start < column < end:
+                continue
+            if old_cursor == (row, start):
+                return row, end
+            if old_cursor == (row, end):
+                return row, start
+            is_start_nearer = column - start < end - column
+            return row, (start if is_start_nearer else end)
         return location
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
@@ -179,12 +181,15 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         row, column = self.get_target_document_location(event)
         line = self.document[row]
-        if event.chain > 2:
-            start, end = 0, len(line)
-        else:
-            labels = ((start, end) for start, end in label_spans(line, *self._labels) if start <= column <= end)
-            start, end = next(labels, word_at(line, column))
+        start, end = self._label_or_word_at(line, column) if event.chain == 2 else (0, len(line))
         self.selection = Selection((row, start), (row, end))
+
+    def _label_or_word_at(self, line: str, column: int) -> tuple[int, int]:
+        """Return the start and end of the label or word at a column."""
+        for start, end in label_spans(line, *self._labels):
+            if start <= column <= end:
+                return start, end
+        return word_at(line, column)
 
     def _end_run(self) -> None:
         """End the run of kills, which are joined, and of yanks, which Alt+Y replaces."""
@@ -238,14 +243,16 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return row, word.end() if word is not None else len(line)
 
     def action_cursor_line_start(self, select: bool = False) -> None:
+        """Move to the start of the wrapped row; if the cursor is already there, to the start of the whole line."""
         row, column = self.cursor_location
-        start = self.get_cursor_line_start_location()  # of the wrapped row; from there, go to the start of the line
-        self.move_cursor((row, 0) if start == (row, column) else start, select=select)
+        row_start = self.get_cursor_line_start_location()
+        self.move_cursor((row, 0) if row_start == (row, column) else row_start, select=select)
 
     def action_cursor_line_end(self, select: bool = False) -> None:
+        """Move to the end of the wrapped row; if the cursor is already there, to the end of the whole line."""
         row, column = self.cursor_location
-        end = self.get_cursor_line_end_location()  # of the wrapped row; from there, go to the end of the line
-        self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
+        row_end = self.get_cursor_line_end_location()
+        self.move_cursor((row, len(self.document[row])) if row_end == (row, column) else row_end, select=select)
 
     def action_kill_blank_word_left(self) -> None:
         row, column = self.cursor_location
@@ -256,7 +263,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._kill(self.get_cursor_word_left_location(), is_backwards=True)
         else:
             word = _WORD_AND_BLANKS.search(self.document[row][:column])
-            self._kill((row, word.start() if word else 0), is_backwards=True)
+            self._kill((row, 0 if word is None else word.start()), is_backwards=True)
 
     def action_kill_word_left(self) -> None:
         self._kill(self.get_cursor_word_left_location(), is_backwards=True)
@@ -265,18 +272,20 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self._kill(self.get_cursor_word_right_location(), is_backwards=False)
 
     def action_kill_to_start(self) -> None:
+        """Kill back to the start of the line; at the start, kill the line break before it."""
         row, column = self.cursor_location
         self._kill((row, 0) if column else self.get_cursor_word_left_location(), is_backwards=True)
 
     def action_kill_to_end(self) -> None:
+        """Kill up to the end of the line; at the end, kill the line break after it."""
         row, column = self.cursor_location
         end = len(self.document[row])
         self._kill((row, end) if column < end else self.get_cursor_word_right_location(), is_backwards=False)
 
-    def _kill(self, other: Location, *, is_backwards: bool) -> None:
-        """Kill the selection, or without one the text from the cursor to `other`. Consecutive kills are joined."""
-        start, end = sorted(self.selection if not self.selection.is_empty else (self.cursor_location, other))
-        edit = self._delete_whole(start, end)
+    def _kill(self, target: Location, *, is_backwards: bool) -> None:
+        """Kill the selection, or without one the text from the cursor to `target`. Consecutive kills are joined."""
+        killed_range = Selection(self.cursor_location, target) if self.selection.is_empty else self.selection
+        edit = self._delete_whole(*killed_range)
         if edit is not None:
             self._kills.kill(edit.replaced_text, is_backwards=is_backwards)
 

@@ -120,9 +120,12 @@ def _parse_entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
             value = json.loads(line)
         except ValueError:
             continue
-        text, folder = (value.get("text"), value.get("folder")) if isinstance(value, dict) else (value, "")
+        if isinstance(value, dict):
+            text, folder = value.get("text"), value.get("folder")
+        else:
+            text, folder = value, ""
         if isinstance(text, str) and text:
-            yield text, folder if isinstance(folder, str) else ""
+            yield text, (folder if isinstance(folder, str) else "")
 
 
 MAX_STORED_OUTPUT_CHARS = 200_000
