@@ -50,7 +50,7 @@ class _TargetOptions:
     @property
     def flag(self) -> str:
         """A pattern of the letter of one option without a value."""
-        return rf"(?:(?![{self.valued}])[A-Za-z])"
+        return rf"(?:(?![{self.valued}])[A-Za-z0-9])"
 
     def values(self, words: list[str]) -> Iterator[str]:
         """Yield the values of the options: `-C x`, `-Cx`, `--directory=x`, `--directory x`."""
@@ -75,7 +75,7 @@ class _TargetOptions:
 
     def _joins(self, letter: str, word: str, *, is_first: bool) -> bool:
         """Return whether the letter of an option is among others in `word`: `-xC`, or `xC` in the first word of tar."""
-        if is_first and self.is_dashless and re.fullmatch(rf"[A-Za-z]*{letter}[A-Za-z]*", word):
+        if is_first and self.is_dashless and word.isalpha() and letter in word:
             return True
         return self.valued is not None and re.match(rf"-{self.flag}+{letter}", word) is not None
 
@@ -92,16 +92,20 @@ _UNPACKERS: Mapping[str, _TargetOptions] = {
     "unsquashfs": _TargetOptions(("-d", "-dest", "--dest")),
     "unzip": _UNZIP,
     **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), _TargetOptions(("-o",))),
+    **dict.fromkeys(("python -m tarfile", "python -m zipfile"), _TargetOptions(())),
 }
 """Programs that write the files named in their input."""
-_TAR_LISTS = rf"-{_TAR.flag}*[ctruAd][A-Za-z]*|[A-Za-z]*[ctruAd][A-Za-z]*|--(?:create|list|append|update)"
+_MODULES = ("tarfile", "zipfile")
+"""Modules of Python that unpack archives."""
+_TAR_LISTS = rf"-{_TAR.flag}{{0,20}}[ctruAd][A-Za-z]*|[A-Za-z]{{0,20}}[ctruAd][A-Za-z]*|--(?:create|list|append|update)"
 _EXTRACTS_NOTHING: Mapping[str, str] = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), _TAR_LISTS),
-    "cpio": rf"-{_CPIO.flag}*[to][A-Za-z]*|--(?:create|list)",
+    "cpio": rf"-{_CPIO.flag}{{0,20}}[to][A-Za-z]*|--(?:create|list)",
     "patch": r"--dry-run",
-    "pax": r"-[A-Za-z]*w[A-Za-z]*",
-    "unzip": rf"-{_UNZIP.flag}*[ltvzZpc][A-Za-z]*",
+    "pax": r"-[A-Za-z]{0,20}w[A-Za-z]*",
+    "unzip": rf"-{_UNZIP.flag}{{0,20}}[ltvzZpc][A-Za-z]*",
     **dict.fromkeys(("7z", "7za", "7zr", "7zz", "unrar"), r"[adhiltuv][a-z]*"),
+    **dict.fromkeys(("python -m tarfile", "python -m zipfile"), r"-[lct]|--(?:list|create|test)"),
 }
 """Patterns of the first argument with which such a program extracts nothing."""
 _EXTRACTS_ANYWAY: Mapping[str, str] = {
@@ -111,15 +115,53 @@ _EXTRACTS_ANYWAY: Mapping[str, str] = {
 """Patterns of an argument that cancels `_EXTRACTS_NOTHING`."""
 _WRITES_ANYWHERE: Mapping[str, str] = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "jar"), rf"--abs|-{_TAR.flag}*P"),
-    "pax": "",
+    **dict.fromkeys(("pax", "python -m tarfile"), ""),
 }
 """Patterns of an argument with which an unpacking program writes absolute paths of its input. Empty: always."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Downloader:
+    """A program that writes files whose names come from a URL or a server."""
+
+    target: _TargetOptions
+    settings: _TargetOptions
+    """Options with settings, which may name any output file."""
+    names_file: str
+    """A pattern of an argument after which the name of the file comes from the URL or the server. Empty: always."""
+    names_folders: str
+    """A pattern of an argument with which folders such as `.git` are created too."""
+    first_argument: str = "(?!)"
+    """A pattern of the first argument with which the command names the output file."""
+
+
+_WGET = _TargetOptions(("-P", "--directory-prefix"), valued="aABDeiIlnoOPQRtTUwX")
+_CURL = _TargetOptions(("--output-dir",), valued="AbcCdDeEFhHKmoPQrtTuUwxXyYz")
+_DOWNLOADERS: Mapping[str, _Downloader] = {
+    # `wget -P ~ URL/%2ebashrc` writes `~/.bashrc`, and `wget -r -nH URL` writes `.git/config`.
+    "wget": _Downloader(
+        _WGET,
+        replace(_WGET, names=("-e", "--execute", "--config")),
+        names_file="",
+        names_folders=r"-(?=[A-Za-z]*n)[A-Za-z]*H|--no-h",
+        first_argument=rf"-{_WGET.flag}*O|--output-d",
+    ),
+    # The server names the file of `curl -OJ`. A part of a URL names the file of `curl -o '#1'`.
+    "curl": _Downloader(
+        _CURL,
+        replace(_CURL, names=("-K", "--config")),
+        names_file=rf"-{_CURL.flag}*[OJ]|--remote-[nh]|.*#\d",
+        names_folders=r"--create-d",
+    ),
+}
+_HARMLESS_SETTING = "robots=off"
 _COPIES_TO = _TargetOptions(("-t", "--target-directory"), valued="gmotS")
 _COPIERS = frozenset({"cp", "mv", "rsync", "install", "ln", "scp", "rclone"})
 _CHANGERS = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
 _REPEATERS = frozenset({"xargs", "parallel"})
-_PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | {"find", "git"}
-_GIT_FOLDERS = _TargetOptions(("-C", "--work-tree", "--git-dir"))
+_PROGRAMS = _COPIERS | _CHANGERS | _REPEATERS | _UNPACKERS.keys() | _DOWNLOADERS.keys() | {"find", "git"}
+_GIT_CHANGES_FOLDER = _TargetOptions(("-C",))
+_GIT_FOLDERS = _TargetOptions(("--work-tree", "--git-dir"))
 _GIT_PREFIX = _TargetOptions(("--prefix",))
 _GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply", "am", "read-tree"})
 """Commands of git that create a repository or files in a folder that is an argument."""
@@ -212,11 +254,11 @@ class FolderWriteJudge:
         folders = PossibleFolders(self, command)
         for segment in segments(QUOTES.sub("", command.replace("${HOME}", "$HOME")), _SEPARATORS):
             words = segment.text.split()
-            starts = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
-            if len(starts) > _MAX_PROGRAMS:
+            names = [(index, _program_name(words, index)) for index in range(len(words))]
+            programs = [(index, name) for index, name in names if name in _PROGRAMS]
+            if len(programs) > _MAX_PROGRAMS:
                 return "it names very many programs that write files"
-            for index in starts:
-                name = words[index].rpartition("/")[2]
+            for index, name in programs:
                 if any(judge._may_write_after(words[:index], name, words[index + 1 :]) for judge in folders.judges):
                     return f"{name} may change protected files that the command does not name, such as .git/config"
             if any(judge._sets_work_tree(words) for judge in folders.judges):
@@ -240,11 +282,10 @@ class FolderWriteJudge:
         """Return whether the program `name` with the arguments `words` may write a protected file."""
         if name in _UNPACKERS:
             return self._unpacking_may_write(name, words)
+        if name in _DOWNLOADERS:
+            return self._download_may_write(_DOWNLOADERS[name], words)
         if name == "git":
-            folders = list(_GIT_FOLDERS.values(words)) or [self.folder or "."]
-            if not _GIT_CREATES.isdisjoint(words):
-                folders += [word for word in words if _LEAVES_FOLDER.match(word)] + list(_GIT_PREFIX.values(words))
-            return any(self._reaches_protected(self._path(folder)) for folder in folders)
+            return self._git_may_write(words)
         if name in _REPEATERS:  # `ls ~ | xargs -I% cp x ~/%`
             return self._any_reaches_protected(
                 [word.rpartition("/")[0] for word in words if word.startswith(("/", "~/", "$HOME/"))]
@@ -257,6 +298,36 @@ class FolderWriteJudge:
             return _is_recursive(words) and self._any_reaches_protected(operands)
         return self._copy_may_write(name, words, operands)
 
+    def _git_may_write(self, words: list[str]) -> bool:
+        """Return whether git may write a protected file.
+
+        Each `-C` is relative to the one before it. A word such as `-C` may also be a part of a quoted value, so every
+        combination of the changes counts.
+        """
+        changed: dict[FolderWriteJudge, None] = {}
+        for value in _GIT_CHANGES_FOLDER.values(words):
+            changed |= dict.fromkeys(judge.moved_to(value) for judge in (self, *changed))
+            if len(changed) > _MAX_FOLDER_CHANGES:
+                return True
+        if any(judge._reaches_protected(judge.folder) for judge in changed or (self,)):
+            return True
+        named = list(_GIT_FOLDERS.values(words))
+        if not _GIT_CREATES.isdisjoint(words):
+            named += [word for word in words if _LEAVES_FOLDER.match(word)] + list(_GIT_PREFIX.values(words))
+        return any(judge._reaches_protected(judge._path(word)) for judge in (self, *changed) for word in named)
+
+    def _download_may_write(self, downloader: _Downloader, words: list[str]) -> bool:
+        """Return whether a download may write a protected file."""
+        if any(setting != _HARMLESS_SETTING for setting in downloader.settings.values(words)):
+            return True
+        if not words or re.match(downloader.first_argument, words[0]):
+            return False
+        if not any(re.match(downloader.names_file, word) for word in words):
+            return False
+        counts_git = any(re.match(downloader.names_folders, word) for word in words)
+        folders = list(downloader.target.values(words)) or ["."]
+        return any(self._reaches_protected(self._path(folder), counts_git=counts_git) for folder in folders)
+
     def _unpacking_may_write(self, name: str, words: list[str]) -> bool:
         """Return whether an unpacking program may write a protected file."""
         if self._extracts_nothing(name, words):
@@ -268,6 +339,8 @@ class FolderWriteJudge:
             folders = words[-1:]
         if name == "unrar":
             folders += [word for word in words if word.endswith("/")]
+        if name == "python -m zipfile":
+            folders = [word for word in words if not word.startswith("-")]
         if name == "patch" and not folders and _names_patched_file(words):
             return False
         return any(self._reaches_protected(self._path(folder), counts_git=True) for folder in folders or ["."])
@@ -377,7 +450,7 @@ class _Copy:
             sources,
             target,
             has_target_option=bool(target_folders),
-            is_exact=any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-t[a-z-]*", word) for word in words),
+            is_exact=any(re.fullmatch(r"-(?=[A-Za-z]*T)[A-Za-z]*|--no-t[a-z-]*", word) for word in words),
             is_recursive=program in ("mv", "rsync", "rclone") or _is_recursive(words),
         )
 
@@ -404,11 +477,19 @@ class _Copy:
         return "" if name in (".", "..") or name.startswith("$") else name
 
 
+def _program_name(words: list[str], index: int) -> str:
+    """Return the name of the program that a word may start: `tar` for `/bin/tar`, `python -m tarfile` for a module."""
+    word = words[index]
+    option = f"{words[index - 1]}{word}" if index and word in _MODULES else word
+    module = next((name for name in _MODULES if option.startswith("-") and option.endswith(f"m{name}")), None)
+    return word.rpartition("/")[2] if module is None else f"python -m {module}"
+
+
 def _writes_anywhere(name: str, words: list[str]) -> bool:
     """Return whether an unpacking program may write absolute paths that its input contains."""
     if name == "cpio":
         return not _passes_files(words) and not any(word.startswith("--no-abs") for word in words)
-    if _UNPACKERS[name].is_dashless and words and re.fullmatch(r"[A-Za-z]*P[A-Za-z]*", words[0]):
+    if _UNPACKERS[name].is_dashless and words and words[0].isalpha() and "P" in words[0]:
         return True
     pattern = _WRITES_ANYWHERE.get(name)
     return pattern is not None and any(re.match(pattern, word) for word in (*words, ""))

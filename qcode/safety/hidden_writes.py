@@ -60,8 +60,11 @@ _SETTINGS_WRITERS = (
     rf"\bgit{_OPTIONS}(?:init|clone|apply)\b{_WORDS}--(?:template|separate-git-dir|unsafe-paths|config)\b",
     rf"\bgit{_OPTIONS}clone\b{_WORDS}-c",
     # Settings of a branch, such as its upstream.
-    rf"\bgit{_OPTIONS}branch\b{_WORDS}(?:-u|--set-up|--unset-up|--edit-d)",
-    rf"\bgit{_OPTIONS}(?:branch|checkout|switch)\b{_WORDS}(?:-t\b|--track)",
+    rf"\bgit{_OPTIONS}(?:branch|push)\b{_WORDS}(?:-[A-Za-z]{{0,20}}u|--(?:se|uns|ed))",
+    rf"\bgit{_OPTIONS}(?:fetch|pull)\b{_WORDS}--(?:set|fil)",
+    rf"\bgit{_OPTIONS}(?:branch|checkout|switch|worktree)\b{_WORDS}(?:-[A-Za-z]{{0,20}}t\b|--tr)",
+    # Settings that may name any output file.
+    r"\b(?:WGETRC|CURL_HOME)=",
     # npm accepts the start of the word `config`.
     rf"\b(?:npm|pnpm|yarn|pip3?){_OPTIONS}(?:c(?:on?f?i?g?)?{_OPTIONS}(?:set|edit|unset|del(?:ete)?|rm|fix)|set)\b",
     # Jobs that run later.

@@ -72,5 +72,15 @@ def test_long_command_is_judged_quickly(pump: str, repo: Path) -> None:
     assert time.process_time() - began < 1
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["tar c", "tar -c", "tar xP", "cpio -t", "unzip -l", "pax -w", "cp -T", "wget -nH", "curl -O", "git push -u"],
+)
+def test_long_option_is_judged_quickly(start: str, repo: Path) -> None:
+    began = time.process_time()
+    bypassed(f"{start}{start[-1] * 120_000}%", repo)
+    assert time.process_time() - began < 1
+
+
 def test_command_that_is_too_long_to_run_is_refused_in_bypass_mode(repo: Path) -> None:
     assert bypassed(f"echo {'x' * 200_000}", repo).verdict == "deny"
