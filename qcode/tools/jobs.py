@@ -74,7 +74,15 @@ class Job:
 
     def add_output(self, data: bytes) -> None:
         """Add output. The latest part is kept in memory, all of it in the file, both up to a limit."""
-        text = self._decoder.decode(data)
+        self._add_text(self._decoder.decode(data))
+        if self._file is not None and self._stored_bytes < MAX_STORED_BYTES:
+            try:
+                os.write(self._file, data[: MAX_STORED_BYTES - self._stored_bytes])
+            except OSError:
+                self.close()
+            self._stored_bytes += len(data)
+
+    def _add_text(self, text: str) -> None:
         self._append_output(text)
         self.unread += text
         self.readable.set()
@@ -89,12 +97,11 @@ class Job:
         if excess > 0:
             self.unread = self.unread[excess:]
             self.dropped_chars += excess
-        if self._file is not None and self._stored_bytes < MAX_STORED_BYTES:
-            try:
-                os.write(self._file, data[: MAX_STORED_BYTES - self._stored_bytes])
-            except OSError:
-                self.close()
-            self._stored_bytes += len(data)
+
+    def end_output(self) -> None:
+        """End the output. An incomplete character at its end becomes a replacement character."""
+        self._add_text(self._decoder.decode(b"", final=True))
+        self.close()
 
     def read(self) -> str:
         """Return and clear the unread output: the last state of each line, as the model gets it."""
@@ -130,7 +137,7 @@ class Job:
             except OSError:
                 self.close()
         self._stored_bytes = len(earlier)
-        self._append_output(earlier.decode("utf-8", "replace"))
+        self._append_output(earlier.removesuffix(incomplete).decode("utf-8", "replace"))
         self._decoder.decode(incomplete)  # the other bytes of the character are still to come
 
     def open(self) -> None:
@@ -215,8 +222,7 @@ class Jobs:
     def _end(self, job: Job) -> None:
         if job.is_running:
             job.problem = "stopped"  # the task was cancelled before its first step
-            job.readable.set()
-            job.close()
+            job.end_output()
         self._report(job)
 
     def _report(self, job: Job) -> None:
@@ -267,5 +273,4 @@ async def _follow(job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> None
         job.problem = "stopped"
         raise
     finally:
-        job.readable.set()
-        job.close()
+        job.end_output()

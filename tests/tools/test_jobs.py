@@ -161,6 +161,15 @@ def test_character_split_between_chunks_is_joined(runner: ToolRunner) -> None:
     play(runner, scenes)
 
 
+def test_incomplete_character_at_the_end_is_shown_as_replaced(runner: ToolRunner) -> None:
+    async def scenes(background: Background) -> None:
+        await background.shell(r"printf 'a\303'")
+        assert "a\ufffd" in await background.read_until(1, "exit 0")
+        assert background.jobs.find(1).latest() == "a\ufffd"
+
+    play(runner, scenes)
+
+
 def test_number_of_jobs_is_limited(runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         for _ in range(MAX_JOBS):
@@ -294,6 +303,7 @@ def test_character_split_by_the_move_is_joined(runner: ToolRunner) -> None:
         assert (await call.task).content.startswith("a\n[the user")
         (runner.root / "go").touch()
         assert "\u00e4b" in await background.read_until(1, "exit 0")
+        assert background.jobs.find(1).latest() == "a\u00e4b\n"
 
     play(runner, scenes)
 
