@@ -243,6 +243,11 @@ class SessionHooks:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+            # A background hook may have shown an event after the end of the task.
+            queued = [queue.get_nowait() for _ in range(queue.qsize())]
+            self._held_events += [event for event in queued if event is not None]
+        for event in self.take_held_events():
+            yield event
         block_reason = "" if task.cancelled() else task.result()
         if self.prompt_context is None:
             for event in _unsent_turn(prompt, block_reason):

@@ -753,3 +753,30 @@ def test_hooks_of_claude_code_in_a_project_need_trust(tmp_path: Path) -> None:
 
 def _allow(approval: Approval) -> Decision:
     return Allow()
+
+
+@pytest.mark.parametrize("delay", range(4))
+def test_event_of_a_background_hook_at_the_end_of_the_prompt_hooks_is_shown(delay: int, tmp_path: Path) -> None:
+    async def no_answer(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+        return {}
+
+    async def play_prompt() -> list[TurnEvent]:
+        options = Options(cwd=tmp_path, model=Scripted([]), trust=True)
+        async with Agent.open(options, hooks={"Stop": [Hook("", no_answer)]}) as agent:
+            hooks = agent.conversation.hooks
+            assert hooks is not None
+
+            async def show_after_the_end() -> None:
+                while hooks.prompt_context is None:
+                    await asyncio.sleep(0)
+                for _ in range(delay):
+                    await asyncio.sleep(0)
+                await hooks.show(Notice("info", "late"))
+
+            hooks.prompt_context = None
+            background = asyncio.ensure_future(show_after_the_end())
+            shown = [event async for event in hooks.run_before_prompt("go")]
+            await background
+            return [*shown, *hooks.take_held_events()]
+
+    assert asyncio.run(play_prompt()) == [Notice("info", "late")]
