@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -294,6 +295,9 @@ def sync_folder(folder: Path) -> None:
 
 
 _LOCKS_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_MAX_PROBES = 50
+_PROBE_WAIT_S = 0.002
+"""The pause before another attempt, while `lock_holder` of another process probes the lock."""
 
 
 class Lock:
@@ -318,6 +322,7 @@ class Lock:
 
     def _acquire(self) -> int | None:
         """Return the descriptor of the locked file; not locked if the file system has no locks. Raise `SessionBusy`."""
+        probes_left = _MAX_PROBES
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
@@ -328,6 +333,11 @@ class Lock:
                         os.write(handle, str(os.getpid()).encode())
                     return handle
             except BlockingIOError:
+                if probes_left and _is_shared(handle):
+                    os.close(handle)
+                    probes_left -= 1
+                    time.sleep(_PROBE_WAIT_S)
+                    continue
                 holder = _read_holder(handle)
                 os.close(handle)
                 raise SessionBusy(_busy_text(self._path.stem, holder), self._path.stem, holder) from None
@@ -345,8 +355,20 @@ class Lock:
             return False
 
 
+def _is_shared(handle: int) -> bool:
+    """Return whether a lock is only shared, by a process in `lock_holder`. Closing `handle` ends the check."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def lock_holder(path: Path) -> int | None:
-    """Return the id of the process that holds the lock at `path`, 0 if it is unknown, None if the lock is free."""
+    """Return the id of the process that holds the lock at `path`, 0 if it is unknown, None if the lock is free.
+
+    A free lock is shared for a moment, to find out that no process holds it.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +111,31 @@ def test_removed_lock_file_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(SessionBusy):
         Lock(path)
     lock.release()
+
+
+def share(path: Path) -> int:
+    """Take a shared lock for a moment, as `lock_holder` of another process does; return its handle."""
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def test_lock_is_acquired_while_another_process_asks_for_its_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.lock"
+    handle = share(path)
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(handle))
+    Lock(path).release()
+
+
+def test_lock_that_stays_shared_is_busy(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    handle = share(path)
+    with pytest.raises(SessionBusy):
+        Lock(path)
+    os.close(handle)
+    Lock(path).release()
 
 
 def test_file_system_without_locks_is_still_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
