@@ -583,11 +583,10 @@ def _is_compaction(head: Head, *, of: Head) -> bool:
 
 def extended(ranges: Sequence[NumberRange], number: int) -> tuple[NumberRange, ...]:
     """Return `ranges` with one more number at the end."""
-    if ranges:
-        *earlier, (first, end) = ranges
-        if end == number:
-            return (*earlier, (first, number + 1))
-    return (*ranges, (number, number + 1))
+    first, end = ranges[-1] if ranges else (number, number)
+    if end != number:
+        return (*ranges, (number, number + 1))
+    return (*ranges[:-1], (first, number + 1))
 
 
 def ranges_of(numbers: Iterable[int]) -> tuple[NumberRange, ...]:

@@ -207,7 +207,7 @@ def _read_result(value: JsonObject) -> ToolResult:
 
 
 def _read_call(value: JsonObject) -> ToolCall:
-    call_id, name, arguments = (str_field(value, field) for field in ("call_id", "name", "arguments"))
+    call_id, name, arguments = str_field(value, "call_id"), str_field(value, "name"), str_field(value, "arguments")
     return ToolCall(call_id, name, arguments, _read_opaque(value), value.get("from_text") is True)
 
 

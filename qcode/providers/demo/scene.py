@@ -96,7 +96,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
     partial, is_typed = _pop_partial(messages, is_repair=bool(tails)) if may_resume else (None, False)
-    start = max((index for index, message in enumerate(messages) if _is_prompt(message)), default=0)
+    start = next((index for index in reversed(range(len(messages))) if _is_prompt(messages[index])), 0)
     turn = messages[start:]
     return Scene(
         prompt=_ends_of(_request_text(turn[0])) if turn else "",
@@ -147,9 +147,11 @@ def _is_prompt(message: Message) -> bool:
 
     A prompt after an interrupted turn is in one message with the results of the calls that did not run.
     """
+    if message.role != "user":
+        return False
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     has_ended = any(_ENDED_TURN.match(result.content) for result in results) and bool(_message_text(message).strip())
-    return message.role == "user" and (not results or has_ended)
+    return not results or has_ended
 
 
 def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:
