@@ -54,7 +54,11 @@ class BoundedMatcher(SequenceMatcher[_T]):
         self._steps = steps or Steps()
         self._blocks: list[Match] | None = None
         self._a, self._b = a, b
-        super().__init__(None, a, b, autojunk=autojunk)
+        super().__init__(None, a, (), autojunk=autojunk)
+        if set(b).isdisjoint(a):
+            self.b, self._blocks = b, [Match(len(a), len(b), 0)]
+        else:
+            self.set_seq2(b)  # creates an index of `b`
 
     def get_matching_blocks(self) -> list[Match]:
         """Return the ranges that are equal in both sequences, in order, followed by an empty one."""
@@ -68,8 +72,6 @@ class BoundedMatcher(SequenceMatcher[_T]):
         If too few steps remain for a range, `_aligned` compares it instead.
         """
         b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
-        if b_indexes.keys().isdisjoint(self._a):
-            return []
         # `costs[i]`: the steps for the first `i` elements of the first sequence.
         costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
         pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]

@@ -54,3 +54,9 @@ def test_diff_keeps_frequent_lines_between_changed_ones() -> None:
     new = [line.replace("value", "total") for line in old]
     rows = list(unified_diff(old, new, "a", "b"))[2:]
     assert Counter(row[0] for row in rows) == {"@": 1, "-": 200, "+": 200, " ": 100}
+
+
+def test_diff_of_a_thousand_equal_lines_has_only_the_added_line() -> None:
+    old = ["- a"] * 1_000
+    diff = list(unified_diff(old, [*old, "end"], "a", "b", context=0))
+    assert diff[2:] == ["@@ -1000,0 +1001 @@", "+end"]
