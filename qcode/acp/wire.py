@@ -297,10 +297,14 @@ def _id_of(value: Json) -> RequestId:
             return None
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+"""Created once: `json.dumps` with options creates an encoder for each message."""
+
+
 def encode(message: JsonObject) -> bytes:
     """Return a message as one line. U+2028 and U+2029 are escaped, because some readers treat them as line breaks."""
     try:
-        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(message)
     except ValueError:
         # The arguments of a call may hold 1e999, which Python reads as infinite.
         text = json.dumps(_finite(message), ensure_ascii=False, separators=(",", ":"))

@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
 # Some readers also split a line at these characters, so they are written as JSON escapes.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "\u2028\u2029\x85"}
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+"""Created once: `json.dumps` with options creates an encoder for each line."""
 
 
 def encode(value: JsonObject) -> bytes:
     """Return one line of UTF-8 JSON. A lone surrogate becomes a JSON escape, because UTF-8 cannot encode it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate(_ESCAPED).encode("utf-8", "backslashreplace") + b"\n"
+    text = _ENCODER.encode(value)
+    if not text.isascii():
+        text = text.translate(_ESCAPED)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 @dataclass(frozen=True, slots=True)

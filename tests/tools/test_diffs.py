@@ -35,7 +35,7 @@ def test_no_line_of_a_file_passes_for_a_header(before: list[str], after: list[st
         ("@@ -1 +1 @@\n--- a/x\n+++ b/x\n--- a/y", ["hunk", "remove", "add", "outside"]),
         ("@@ -0,0 +1,2 @@ f\n+a\n+b\n+c", ["hunk", "add", "add", "outside"]),
         ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b", ["hunk", "remove", "note", "add"]),
-        ("a text\n+that is none", ["outside", "outside"]),
+        ("a text\n+without a header", ["outside", "outside"]),
     ],
 )
 def test_hunk_has_the_line_counts_of_its_header(diff: str, kinds: list[str]) -> None:
