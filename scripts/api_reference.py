@@ -48,7 +48,10 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
     "Agent": ("open", "run", "stream", "cancel", "fork", "close"),
     "TurnStream": ("result", "steer", "cancel", "aclose"),
 }
-"""The methods and properties to show of a class, instead of its fields; of other classes, all documented properties."""
+"""The methods and properties to show of a class, instead of its fields.
+
+All documented properties and static methods of other classes are shown.
+"""
 _FIRST_INTERNAL_OPTION = ("Options", "prompt")
 """The first of the fields that only the front ends of qcode use."""
 
@@ -96,7 +99,7 @@ def _methods(name: str, source: ast.ClassDef) -> Iterator[str]:
             continue
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
         doc = _inline(ast.get_docstring(node) or "")
-        is_shown = node.name in wanted if wanted else "property" in decorators and bool(doc)
+        is_shown = node.name in wanted if wanted else bool(decorators & {"property", "staticmethod"} and doc)
         if not is_shown or "overload" in decorators:
             continue
         if "property" in decorators:

@@ -129,6 +129,8 @@ async def ask(
             return await _ask_with_form(approval, card, session_id, client)
         if not approval.choices:
             return Deny() if approval.server else Answer(_NO_CHOICES)
+        if approval.is_multi_select:
+            return await _ask_for_several(approval, _tool_call(approval, card, folder), session_id, client)
     is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
     if len(approval.detail) > MAX_COMMAND_CHARS and not is_edit:
         # A command that the user cannot see in full must not run. A shortened diff contains a note instead.
@@ -140,6 +142,14 @@ async def ask_permission(
     session_id: str, tool_call: JsonObject, options: list[PermissionOption], client: AskClient
 ) -> Decision | CancelTurn:
     """Send a permission request and return the decision."""
+    picked = await _pick_option(session_id, tool_call, options, client)
+    return picked.decision if isinstance(picked, PermissionOption) else picked
+
+
+async def _pick_option(
+    session_id: str, tool_call: JsonObject, options: list[PermissionOption], client: AskClient
+) -> PermissionOption | Deny | CancelTurn:
+    """Send a permission request and return the option that the user picked."""
     params: JsonObject = {
         "sessionId": session_id,
         "toolCall": tool_call,
@@ -153,10 +163,35 @@ async def ask_permission(
         case {"outcome": "cancelled"}:
             return CancelTurn()
         case {"outcome": "selected", "optionId": str(chosen)}:
-            decision = next((option.decision for option in options if option.option_id == chosen), None)
-            return decision if decision is not None else Deny("the editor chose an option that was not offered")
+            picked = next((option for option in options if option.option_id == chosen), None)
+            return picked if picked is not None else Deny("the editor chose an option that was not offered")
         case _:
             return Deny("the editor's answer was not valid")
+
+
+async def _ask_for_several(
+    question: Question, tool_call: JsonObject, session_id: str, client: AskClient
+) -> Decision | CancelTurn:
+    """Ask for several choices. A permission request returns only one option, so repeat it until the user sends them.
+
+    From the second request on, the first option sends the choices. A client without a user chooses it.
+    """
+    *choice_options, skip = options_of(question)
+    chosen: list[PermissionOption] = []
+    while True:
+        labels = [
+            choice.label for choice, option in zip(question.choices, choice_options, strict=True) if option in chosen
+        ]
+        answer = Answer.of_choices(labels)
+        send = PermissionOption("send", "allow_once", f"Send: {visible(answer.text)}", answer)
+        open_options = [option for option in choice_options if option not in chosen]
+        options = [*([send] if chosen else []), *open_options, skip]
+        picked = await _pick_option(session_id, tool_call, options, client)
+        if not isinstance(picked, PermissionOption):
+            return picked
+        if picked not in open_options:
+            return picked.decision
+        chosen.append(picked)
 
 
 def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObject:
@@ -220,7 +255,10 @@ async def _ask_with_form(
             {"const": choice.label, "title": f"{choice.label}: {choice.detail}" if choice.detail else choice.label}
             for choice in question.choices
         ]
-        properties["answer"] = {"type": "string", "title": "Answer", "oneOf": choices}
+        if question.is_multi_select:
+            properties["answer"] = {"type": "array", "title": "Answers", "items": {"anyOf": choices}}
+        else:
+            properties["answer"] = {"type": "string", "title": "Answer", "oneOf": choices}
     properties["other"] = {"type": "string", "title": "Other answer" if labels else "Answer"}
     params: JsonObject = {
         "mode": "form",
@@ -236,12 +274,7 @@ async def _ask_with_form(
     content = answer.get("content")
     match answer.get("action"):
         case "accept" if isinstance(content, dict):
-            other_text, chosen = content.get("other"), content.get("answer")
-            if isinstance(other_text, str) and other_text.strip():
-                return Answer(other_text)
-            if isinstance(chosen, str) and chosen in labels:
-                return Answer(chosen)
-            return _skip(question)
+            return _form_answer(question, content.get("answer"), content.get("other")) or _skip(question)
         case "decline" if question.server and DECLINE in labels:
             return Answer(DECLINE)  # the choice of the server's form with this label
         case "cancel" if not question.server:
@@ -249,3 +282,16 @@ async def _ask_with_form(
         case _:
             # Includes "cancel" if a server asks: only the question is dismissed, and the turn continues.
             return _skip(question)
+
+
+def _form_answer(question: Question, chosen: Json, other: Json) -> Answer | None:
+    """Return the answer in the fields of a form; None if they contain none."""
+    labels = [choice.label for choice in question.choices]
+    text = other if isinstance(other, str) and other.strip() else ""
+    if question.is_multi_select:
+        picked = chosen if isinstance(chosen, list) else []
+        answer = Answer.of_choices([label for label in labels if label in picked], text)
+        return answer if answer.text else None
+    if text:
+        return Answer(text)
+    return Answer(chosen) if isinstance(chosen, str) and chosen in labels else None

@@ -534,7 +534,7 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
     if preview.is_plan:
         return PlanApproval(call, preview.question, detail)
     if is_question:
-        return Question(call, preview.question, detail, preview.choices)
+        return Question(call, preview.question, detail, preview.choices, is_multi_select=preview.is_multi_select)
     return ToolApproval(call, preview.question, detail)
 
 

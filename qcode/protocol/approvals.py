@@ -15,7 +15,7 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from decimal import Decimal
 
     from qcode.protocol.messages import Block, ToolCall
@@ -185,7 +185,8 @@ ASKED_BY_QCODE = "qcode itself"
 class Question:
     """A question of the model or of a tool server. Decided by an `Answer` (a choice or any text) or by `Deny`.
 
-    If a server asks, `Deny` dismisses the question and the call continues.
+    A question with `is_multi_select` may be answered by several choices: `Answer.of_choices`. If a server asks, `Deny`
+    dismisses the question and the call continues.
     """
 
     call: ToolCall
@@ -198,6 +199,8 @@ class Question:
     """The tool server that asks during a call, and that wrote the question and the choices; empty if the model asks."""
     number: int = 0
     """The number of the question within its call, because a server can ask several times during one call."""
+    is_multi_select: bool = False
+    """Any number of the choices may be the answer."""
 
     @property
     def asker(self) -> str:
@@ -303,6 +306,18 @@ class Answer:
     text: str
     """The result of the call, which does not run."""
 
+    @staticmethod
+    def of_choices(labels: Iterable[str], other: str = "") -> Answer:
+        """Return the answer to a question with `is_multi_select`: the labels, separated by commas.
+
+        A label that contains a comma is in quotes: `"Bread, white", Milk`. `other` is an answer in the user's own
+        words. After labels, it is on a separate line.
+        """
+        chosen = ", ".join(map(_quoted_if_ambiguous, labels))
+        if chosen and other:
+            return Answer(f"{chosen}\nOther: {other}")
+        return Answer(chosen or other)
+
 
 @dataclass(frozen=True, slots=True)
 class AcceptPlan:
@@ -326,6 +341,11 @@ class Revise:
     """Replaces the draft of the call."""
     arguments: JsonObject | None = None
     """Replace all arguments of the call; None: only the draft changes."""
+
+
+def _quoted_if_ambiguous(label: str) -> str:
+    is_ambiguous = "," in label or "\n" in label or label.startswith('"')
+    return '"' + label.replace('"', '""') + '"' if is_ambiguous else label
 
 
 Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise

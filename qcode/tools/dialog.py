@@ -20,6 +20,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_CHOICES = 8
+_MIN_MULTI_SELECT_CHOICES = 2
 _MAX_HEADING_CHARS = 200
 
 
@@ -32,7 +33,8 @@ class AskUser:
             "Ask the user a question and wait for the answer. Use it only if you cannot continue well without the "
             "answer: for a choice between options with different results, or for something only the user knows. Do "
             "not use it to get permission for a tool (that is asked automatically), or for anything you can find "
-            "out. With choices the user picks one, or writes another answer. One question per call."
+            "out. With choices the user picks one, or several if multi_select is true, or writes another answer. One "
+            "question per call."
         ),
         parameters={
             "type": "object",
@@ -51,6 +53,10 @@ class AskUser:
                         "required": ["label"],
                         "additionalProperties": False,
                     },
+                },
+                "multi_select": {
+                    "type": "boolean",
+                    "description": "Set it to true if several choices can apply together. The default is false.",
                 },
             },
             "required": ["question"],
@@ -73,13 +79,16 @@ class AskUser:
                 raise Refused("ask_person: the question or a choice is empty")
             if len(set(labels)) < len(labels):
                 raise Refused("ask_person: two choices have the same label")
+            if checked.flag("multi_select") and len(choices) < _MIN_MULTI_SELECT_CHOICES:
+                raise Refused("ask_person: multi_select needs at least two choices; add choices or omit multi_select")
         except Refused as refused:
             return Preview("A question", detail="", refusal=str(refused))
         first_line, _, other_lines = question.partition("\n")
         if len(first_line) > _MAX_HEADING_CHARS:
             # In the heading, "this" replaces the question, which is below in full.
             first_line, other_lines = "this", question
-        return Preview(visible(first_line), visible_rows(other_lines.strip()), choices=choices)
+        detail, is_multi_select = visible_rows(other_lines.strip()), checked.flag("multi_select")
+        return Preview(visible(first_line), detail, choices=choices, is_multi_select=is_multi_select)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal

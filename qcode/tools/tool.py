@@ -82,6 +82,8 @@ class Preview:
     """The error of an invalid call, otherwise empty. Such a call changes nothing, so it may run without approval."""
     choices: tuple[Choice, ...] = ()
     """The possible answers to a question."""
+    is_multi_select: bool = False
+    """Several of the choices may be the answer."""
     is_plan: bool = False
     """`detail` is a plan as Markdown, whose approval ends plan mode."""
     is_diff: bool = False

@@ -221,6 +221,81 @@ def test_question_is_a_permission_request_without_forms(connect: Connect, work: 
     assert [option["name"] for option in asked["options"]] == ["Left", "Right", "Skip"]
 
 
+SEVERAL = call(
+    "ask_person",
+    question="Which ones?",
+    choices=[{"label": "Lint"}, {"label": "Types", "detail": "slow"}, {"label": "Tests"}],
+    multi_select=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        ({"answer": ["Tests", "Lint"]}, "Lint, Tests"),
+        ({"answer": ["Tests", "Made up"], "other": "and the docs"}, "Tests\nOther: and the docs"),
+        ({"other": "only the docs"}, "only the docs"),
+        ({"answer": []}, "skipped"),
+        ({"answer": "Lint"}, "skipped"),
+    ],
+)
+def test_question_with_several_answers_is_a_form_with_a_list(
+    content: dict[str, Any], result: str, connect: Connect, work: Path
+) -> None:
+    script = [Turn(calls=(SEVERAL,)), Turn(text="Fine.")]
+    with connect(script, capabilities={"elicitation": {"form": {}}}) as editor:
+        editor.answers["elicitation/create"] = partial(_same, {"action": "accept", "content": content})
+        editor.prompt(editor.open(work), "ask")
+        (asked,) = [item["params"] for item in editor.asked]
+        assert editor.server is not None
+        assert result in editor.server.requests[-1].results[-1].content
+    field = asked["requestedSchema"]["properties"]["answer"]
+    assert field["type"] == "array"
+    assert field["items"]["anyOf"][1] == {"const": "Types", "title": "Types: slow"}
+
+
+@pytest.mark.parametrize(
+    ("picks", "names", "result"),
+    [
+        (
+            ["choice-3", "choice-1", "send"],
+            [
+                ["Lint", "Types", "Tests", "Skip"],
+                ["Send: Tests", "Lint", "Types", "Skip"],
+                ["Send: Lint, Tests", "Types", "Skip"],
+            ],
+            "Lint, Tests",
+        ),
+        (
+            ["choice-1", "skip"],
+            [["Lint", "Types", "Tests", "Skip"], ["Send: Lint", "Types", "Tests", "Skip"]],
+            "skipped",
+        ),
+        (["send"], [["Lint", "Types", "Tests", "Skip"]], "not offered"),
+    ],
+)
+def test_question_with_several_answers_is_asked_until_they_are_sent_without_forms(
+    picks: list[str], names: list[list[str]], result: str, connect: Connect, work: Path
+) -> None:
+    left = iter(picks)
+    with connect([Turn(calls=(SEVERAL,)), Turn(text="Fine.")], choose=lambda _: select(next(left))) as editor:
+        editor.prompt(editor.open(work), "ask")
+        asked = [item["params"] for item in editor.asked]
+        assert editor.server is not None
+        assert result in editor.server.requests[-1].results[-1].content
+    assert [[option["name"] for option in item["options"]] for item in asked] == names
+
+
+def test_client_that_approves_everything_answers_a_question_with_several_answers(connect: Connect, work: Path) -> None:
+    def first_option(asked: dict[str, Any]) -> object:
+        return select(asked["options"][0]["optionId"])
+
+    with connect([Turn(calls=(SEVERAL,)), Turn(text="Fine.")], choose=first_option) as editor:
+        editor.prompt(editor.open(work), "ask")
+        assert editor.server is not None
+        assert editor.server.requests[-1].results[-1].content == "Lint"
+
+
 SERVER = {
     "name": "Their server",
     "command": sys.executable,

@@ -299,6 +299,23 @@ def test_answer_to_a_question_of_the_model_is_its_result(tmp_path: Path) -> None
     assert _results(it, 1) == ["Blue"]
 
 
+def test_several_choices_are_the_answer_to_a_question(tmp_path: Path) -> None:
+    choices: Json = [{"label": "Lint"}, {"label": "Bread, white"}, {"label": "Tests"}]
+    question: JsonObject = {"question": "Which?", "choices": choices, "multi_select": True}
+    it = talk(tmp_path, call_reply("ask_person", question), text_reply("Both."))
+
+    def answering(event: TurnEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            approval = event.approval
+            assert isinstance(approval, Question)
+            assert approval.is_multi_select
+            labels = [choice.label for choice in approval.choices]
+            it.conversation.answer(approval.id, Answer.of_choices(labels[:2]))
+
+    asyncio.run(it.play("go", answering))
+    assert _results(it, 1) == ['Lint, "Bread, white"']
+
+
 def test_invalid_question_is_refused_without_asking(tmp_path: Path) -> None:
     twice: JsonObject = {"question": "Which?", "choices": [{"label": "a"}, {"label": "a"}]}
     it = talk(tmp_path, call_reply("ask_person", twice), text_reply("Oh."))

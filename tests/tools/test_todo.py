@@ -43,6 +43,29 @@ def test_invalid_list_is_refused(runner: ToolRunner, items: list[Json], message:
     assert runner.preview("todo", items=items).refusal
 
 
+@pytest.mark.parametrize(
+    ("choices", "multi_select", "message"),
+    [
+        ([{"label": "a"}], True, "multi_select needs at least two choices"),
+        ([], True, "multi_select needs at least two choices"),
+        ([{"label": "a"}, {"label": "b"}], "yes", 'argument "multi_select" must be a boolean'),
+    ],
+)
+def test_question_with_several_answers_needs_choices(
+    choices: list[Json], multi_select: Json, message: str, runner: ToolRunner
+) -> None:
+    refusal = runner.preview("ask_person", question="Which?", choices=choices, multi_select=multi_select).refusal
+    assert message in refusal
+    assert "\n" not in refusal
+
+
+def test_question_asks_for_several_answers_only_if_the_model_says_so(runner: ToolRunner) -> None:
+    choices: list[Json] = [{"label": "a"}, {"label": "b"}]
+    assert runner.preview("ask_person", question="Which?", choices=choices, multi_select=True).is_multi_select
+    for arguments in ({}, {"multi_select": False}, {"multi_select": None}):
+        assert not runner.preview("ask_person", question="Which?", choices=choices, **arguments).is_multi_select
+
+
 def test_long_question_is_not_shortened(runner: ToolRunner) -> None:
     long = "why " * 100
     preview = runner.preview("ask_person", question=f"{long}?")

@@ -31,11 +31,13 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.match import FuzzySearch, PathIndex
 from qcode.tui.app import QcodeApp
+from qcode.tui.panels.draft import GUARD_SECONDS
+from qcode.tui.panels.question_view import QuestionView
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.palette import ThemePicker
 from qcode.tui.screens.picker import Finder
 from tests.tui.harness import make_app, until_ready
-from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
+from tests.tui.scripted import FixedClock, Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
 from tests.tui.scripted_keys import CHOICES, ScriptedKeysService
 
 Compare: TypeAlias = Callable[..., bool]
@@ -163,6 +165,39 @@ ATTEMPTS = [
     *(AttemptRecord("continuation", 64_000, "max_tokens", Usage()) for _ in range(4)),
 ]
 CUT = describe_cut(ATTEMPTS, "", can_raise_cap=True)
+
+
+SEVERAL = Question(
+    call("ask_person", '{"question": "Which checks should run?", "multi_select": true}'),
+    "Which checks should run?",
+    "They run before each commit.",
+    choices=(
+        Choice("Lint", "a few seconds"),
+        Choice("Types and the import rules", "half a minute, for every package of the project"),
+        Choice("Tests"),
+    ),
+    is_multi_select=True,
+)
+
+
+@pytest.mark.parametrize(("changes", "size"), LOOKS)
+def test_question_with_several_answers_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
+    asked: Script = [StepStarted(1), reply("", SEVERAL.call), ApprovalRequested(SEVERAL), UntilAnswered("c1")]
+    clock = FixedClock()
+    app = make_app(ScriptedConversation(asked), clock, prompt="please fix the app", **changes)
+
+    async def check_two(pilot: Pilot[int]) -> None:
+        await _when(lambda app: app.widgets.approval.shown_approval is not None)(pilot)
+        panel = app.widgets.approval
+        clock.now += GUARD_SECONDS
+        panel.post_message(QuestionView.Chosen(0))
+        panel.post_message(QuestionView.Chosen(1))
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=check_two, terminal_size=size)
+    assert [option.is_checked for option in app.widgets.approval.options] == [True, True, False, False, None]
 
 
 def _words(app: QcodeApp) -> str:

@@ -129,7 +129,8 @@ def _encode_question(values: JsonObject) -> JsonObject:
         if isinstance(choice, dict)
     ]
     header = " ".join(text.split())[:_MAX_HEADER_CHARS].rstrip() if isinstance(text, str) else ""
-    return {"questions": [{"question": text, "header": header, "options": options, "multiSelect": False}]}
+    is_multi_select = values.get("multi_select") is True
+    return {"questions": [{"question": text, "header": header, "options": options, "multiSelect": is_multi_select}]}
 
 
 def _decode_question(values: JsonObject) -> JsonObject:
@@ -137,8 +138,6 @@ def _decode_question(values: JsonObject) -> JsonObject:
     if not isinstance(questions, list) or len(questions) != 1 or not isinstance(questions[0], dict):
         raise UntranslatableError("AskUserQuestion: qcode asks one question per call")
     question = questions[0]
-    if question.get("multiSelect") is True:
-        raise UntranslatableError("AskUserQuestion: several answers to one question are not supported")
     decoded: JsonObject = {"question": question.get("question")}
     options = question.get("options")
     choices: list[Json] = []
@@ -149,7 +148,11 @@ def _decode_question(values: JsonObject) -> JsonObject:
         if option.get("description"):
             choice["detail"] = option["description"]
         choices.append(choice)
-    return {**decoded, "choices": choices} if choices else decoded
+    if choices:
+        decoded["choices"] = choices
+    if question.get("multiSelect") is True:
+        decoded["multi_select"] = True
+    return decoded
 
 
 def _inverted(translation: Mapping[str, str]) -> dict[str, str]:

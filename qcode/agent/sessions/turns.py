@@ -123,11 +123,14 @@ class CallView:
         if isinstance(value, str):
             return ArgumentText(name, value, "bash" if name == "command" else "")
         if self.name == "ask_person" and name == "choices" and (choices := _choice_lines(value)):
-            return ArgumentText(name, choices, "")
+            is_multi_select = self.arguments.get("multi_select") is True
+            return ArgumentText("choices (several allowed)" if is_multi_select else name, choices, "")
         return ArgumentText(name, json.dumps(value, ensure_ascii=False, indent=1), "json")
 
     def _shows(self, name: str, value: Json) -> bool:
-        """Return whether the main argument, the plan or the output shows an argument in full."""
+        """Return whether the main argument, the plan, the choices or the output show an argument in full."""
+        if self.name == "ask_person" and name == "multi_select":
+            return bool(_choice_lines(self.arguments.get("choices")))
         is_plan = name == "plan" and bool(self.plan)
         # The output of `todo` is its list, as `[x] read the file`.
         is_list = self.name == "todo" and name == "items" and bool(self.output) and not self.state

@@ -283,6 +283,6 @@ def _answer(question: Question, updated_input: JsonObject) -> Answer:
     arguments = question.call.arguments
     fitting = [answer for asked, answer in answers.items() if asked and asked in arguments and answer is not None]
     answer = next(iter(fitting or answers.values()), None)
-    if isinstance(answer, list):  # several choices
-        answer = ", ".join(str(item) for item in answer)
+    if isinstance(answer, list):  # several choices, which the host may also send as one text: "red, blue"
+        answer = Answer.of_choices(label for label in answer if isinstance(label, str) and label.strip()).text
     return Answer(answer if isinstance(answer, str) and answer.strip() else SKIPPED_QUESTION)

@@ -22,6 +22,7 @@ from qcode.providers.demo.guide import (
 )
 from qcode.providers.demo.scene import (
     REAL_MODEL,
+    DemoStep,
     Scene,
     Script,
     call,
@@ -195,6 +196,13 @@ _STORES = (
     ("PostgreSQL", "a server, for several users at once"),
     ("A JSON file", "easy to read, slow if it grows"),
 )
+_SEVERAL_QUESTION = "Which checks should run before each commit?"
+_CHECKS = (
+    ("Format", "changes only white space"),
+    ("Lint", "a few seconds"),
+    ("Types", "half a minute"),
+    ("Tests", "some minutes"),
+)
 _TASKS = (("list the files", "*"), ("find the documentation", "**/*.md"), ("find the tests", "**/*test*"))
 """Tasks for a to-do list, each with the pattern of the files that it lists."""
 _TODO_TEXTS = ("This takes three steps, so I keep a list.", "The first task is done.", "The last task.", "Done.")
@@ -290,9 +298,21 @@ def _play_question(scene: Scene) -> Script:
     if scene.last is None:
         choices: list[Json] = [{"label": label, "detail": detail} for label, detail in _STORES]
         return call(scene, "One question first.", "ask_person", question=_QUESTION, choices=choices)
-    if scene.last.result.is_error:
+    return _reply_to_answer(scene.last)
+
+
+def _play_several_choices(scene: Scene) -> Script:
+    if scene.last is None:
+        checks: list[Json] = [{"label": label, "detail": detail} for label, detail in _CHECKS]
+        text, question = "One question first.", _SEVERAL_QUESTION
+        return call(scene, text, "ask_person", question=question, choices=checks, multi_select=True)
+    return _reply_to_answer(scene.last)
+
+
+def _reply_to_answer(asked: DemoStep) -> Script:
+    if asked.result.is_error:
         return reply("There is no answer, so a real model would now choose one itself.\n")
-    return reply(f"You answered:\n\n{shortened(scene.last.result.content)}\n\nA real model would now work with it.\n")
+    return reply(f"You answered:\n\n{shortened(asked.result.content)}\n\nA real model would now work with it.\n")
 
 
 def _play_todos(scene: Scene) -> Script:
@@ -438,6 +458,13 @@ SCENARIOS: tuple[Scenario, ...] = (
         result="two tasks in parallel, each by a model with a separate context",
         pattern=_pattern(r"\bsub-?agents?\b"),
         play=_play_agents,
+    ),
+    Scenario(
+        request="ask me to choose several",
+        title="A question with several answers",
+        result="a question whose choices you check, any number of them",
+        pattern=_pattern(r"\bchoose\b.*\bseveral\b"),
+        play=_play_several_choices,
     ),
     Scenario(
         request="ask me a question",

@@ -26,6 +26,7 @@ from qcode.tui.panels.choices import (
     Form,
     Option,
     choice_line,
+    chosen_labels,
     confirmation_form,
     form_of,
     location_sentence,
@@ -50,6 +51,22 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
     labels = [(option, option.label.lower()) for option in options]
     same_label = tuple(option for option, label in labels if label == typed)
     return same_label[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
+
+
+def options_in_list(typed: str, options: Sequence[Option]) -> tuple[Option, ...]:
+    """Return the options of a list of numbers, letters or labels, such as `1,3` or `lint, docs`, in their order.
+
+    Numbers may also be separated by spaces. Return no options if an entry is not one of them.
+    """
+    is_of_numbers = _is_number_list(typed)
+    entries = typed.replace(",", " ").split() if is_of_numbers else [entry.strip() for entry in typed.split(",")]
+    labels = {option.label.lower(): option for option in options}
+    chosen = [option_of(entry.lower(), options) or labels.get(entry.lower()) for entry in entries]
+    return () if None in chosen else tuple(option for option in options if option in chosen)
+
+
+def _is_number_list(typed: str) -> bool:
+    return typed.replace(",", "").replace(" ", "").isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +150,8 @@ class LinearQuestions:
                 return Deny()
             if not isinstance(result, Option):
                 return result
+            if form.is_multi_select:
+                return await self._answer_of([result], form)
             if result.decision is None:
                 return await self._read_text(form, chosen.rejected)
             return result.decision
@@ -142,8 +161,9 @@ class LinearQuestions:
         rejected = ""
         takes_text = form.text_decision is Answer
         own_words = ", or your own words" if takes_text else ""
+        several = ", several as 1,2" if form.is_multi_select else ""
         while not self._is_cancelled():
-            line = await self._terminal.ask(f"Answer (1 to {len(form.options)}{own_words}): ")
+            line = await self._terminal.ask(f"Answer (1 to {len(form.options)}{several}{own_words}): ")
             if line is None:
                 break
             typed = line.strip()
@@ -151,17 +171,29 @@ class LinearQuestions:
                 if (revised := await self._edit_call(draft)) is not None:
                     return _ChoiceResult(revised)
                 continue
+            if form.is_multi_select and (chosen := options_in_list(typed, form.options)):
+                return _ChoiceResult(await self._answer_of(chosen, form))
             matches = matching_options(typed, form.options)
             if len(matches) == 1:
                 if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
                     self._view.print_text(f"Chosen: {matches[0].label}.")
                 return _ChoiceResult(matches[0], rejected)
-            if takes_text and typed and not matches and not typed.isdigit():
+            is_number = _is_number_list(typed) if form.is_multi_select else typed.isdigit()
+            if takes_text and typed and not matches and not is_number:
                 return _ChoiceResult(Answer(typed))
-            if " " in typed:
+            if " " in typed and not form.is_multi_select:
                 rejected = typed
             self._reject(typed, form.options, matches, keeps_text=bool(rejected))
         return _ChoiceResult(None)
+
+    async def _answer_of(self, chosen: Sequence[Option], form: Form) -> Decision:
+        """Return the answer with several choices, after the user has typed the text of one that needs a text."""
+        decision: Decision = Answer("")
+        if any(option.opens_text_field for option in chosen):
+            decision = await self._read_text(form)
+        if not isinstance(decision, Answer):
+            return decision
+        return Answer.of_choices(chosen_labels(chosen), decision.text)
 
     def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
         """Report that a typed line is not a choice, and name the choices. `keeps_text`: a key sends it as a reason."""

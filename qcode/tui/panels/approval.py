@@ -26,29 +26,29 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
-from qcode.text.clean import quoted
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import (
     BACK,
-    WAITING,
+    NOTHING_CHECKED,
+    SEND,
     Form,
-    OpenQuestion,
+    OpenQuestions,
     Option,
     PanelQuestion,
     confirmation_form,
-    form_of,
     option_of,
+    panel_form_of,
     question_with_asker,
     reason_list,
 )
 from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, MovedDraft, TypedDraft
 from qcode.tui.panels.preview import ApprovalDetail
-from qcode.tui.panels.question_layout import QuestionText, title_spans
-from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
+from qcode.tui.panels.question_layout import QuestionText, shown_options, title_spans
+from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape, question_state
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.shared_widgets import mount_parts, set_screen_class
 from qcode.tui.status import QuestionState
-from qcode.tui.transcript.line import Span, shorten, style_of
+from qcode.tui.transcript.line import Span, style_of
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -59,8 +59,6 @@ _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "ho
 _ARROW_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
 _MAX_FIELD_ROWS = 6
-_MAX_WRITTEN_CELLS = 40
-"""The width of the text that the user has written, as shown after the choice that opens the closed text field."""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -82,7 +80,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._prompt = prompt
         self._typed = TypedDraft(clock, prompt)
         self._show_state = show_state
-        self._open_questions: list[OpenQuestion] = []
+        self._questions = OpenQuestions()
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
@@ -92,8 +90,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
         self._moved_draft: MovedDraft | None = None
         self._pending_breaks = 0  # the Enter keys since the draft was moved: line breaks if pasted text follows them
-        self._edited_texts: dict[str, str] = {}
-        self._ids_being_revised: set[str] = set()
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
         self.view = QuestionView(self._question_text, id="approval-view")
@@ -120,12 +116,13 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def shown_approval(self) -> PanelQuestion | None:
         """The approval that is shown."""
-        return self._open_questions[0].approval if self._open_questions else None
+        return self._questions.shown_approval
 
     @property
     def heading(self) -> str:
         """The question in one line; for an edit, also the numbers of added and removed lines."""
-        question, change = question_with_asker(self._open_questions[0].approval), self._shown_detail.change
+        assert self.shown_approval is not None
+        question, change = question_with_asker(self.shown_approval), self._shown_detail.change
         return question if change is None else f"{question.removesuffix('?')}  +{change.added} -{change.removed}"
 
     @property
@@ -136,7 +133,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def open_ids(self) -> tuple[str, ...]:
         """The ids of all approvals that wait for a decision."""
-        return tuple(question.approval.id for question in self._open_questions)
+        return self._questions.ids
 
     @property
     def is_writing_text(self) -> bool:
@@ -156,21 +153,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def draft(self) -> Draft | None:
         """The editable part of the shown call, as the user has last edited it; None if it cannot be edited now."""
-        approval = self.shown_approval
-        if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_being_revised:
-            return None
-        return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
+        return self._questions.draft
 
     def revise(self, approval_id: str, text: str) -> None:
         """Send the edited call back for a new verdict. It stays in view and cannot be answered until then."""
-        if approval_id not in self.open_ids:
-            return
-        self._ids_being_revised.add(approval_id)
-        if text.strip():
-            self._edited_texts[approval_id] = text
-        else:
-            self._edited_texts.pop(approval_id, None)
-        self.post_message(ApprovalDecided(approval_id, Revise(text)))
+        if self._questions.revise(approval_id, text):
+            self.post_message(ApprovalDecided(approval_id, Revise(text)))
 
     @property
     def highlighted(self) -> Option:
@@ -181,14 +169,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         A revised call keeps its position in the queue.
         """
-        self._ids_being_revised.discard(approval.id)
-        if approval.id in self.open_ids:
-            queue_index = self.open_ids.index(approval.id)
-            self._open_questions[queue_index] = OpenQuestion(approval, position)
-        else:
-            queue_index = len(self._open_questions)
-            self._open_questions.append(OpenQuestion(approval, position))
-        if queue_index == 0:
+        if self._questions.add(approval, position):
             self._open()
         else:
             self._paint()  # the title counts the open questions
@@ -198,7 +179,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         was_shown = self.shown_approval is not None and self.shown_approval.id == approval_id
         if was_shown:
             self._move_text_to_prompt()
-        self._open_questions = [question for question in self._open_questions if question.approval.id != approval_id]
+        self._questions.remove(approval_id)
         if was_shown:
             self._open()
         elif self.shown_approval is not None:
@@ -209,10 +190,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Remove every approval of the turn and return their ids. Approvals of tool servers stay."""
         if not isinstance(self.shown_approval, ServerApproval):
             self._move_text_to_prompt()
-        open_ids = self.open_ids
-        self._open_questions = [item for item in self._open_questions if isinstance(item.approval, ServerApproval)]
+        removed = self._questions.remove_all_of_turn()
         self._open()
-        return tuple(approval_id for approval_id in open_ids if approval_id not in self.open_ids)
+        return removed
 
     def _move_text_to_prompt(self) -> None:
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
@@ -314,7 +294,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         An Enter in the same burst is part of a pasted text, such as `y` and a line break, or a line break and `yes`.
         """
         held = self._held_keys.end()
-        if held is None or not (event.key == "enter" or event.is_printable):
+        if held is None or not (event.key == "enter" or event.is_printable or held.option.can_be_toggled):
+            return False
+        if held.option.can_be_toggled and self._is_answer(event) and not held.is_in_burst_with(event):
+            self._choose(held.option)
             return False
         if "enter" in (event.key, held.key) and not held.is_in_burst_with(event):
             self._choose(held.option)
@@ -327,11 +310,17 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._type_into_draft(event)
         return True
 
+    def _is_answer(self, event: events.Key) -> bool:
+        """Return whether a key after the number of a choice that can be checked is not text: `3` after `1`."""
+        return not event.is_printable or event.key == "space" or option_of(event.key, self.options) is not None
+
     def _press(self, event: events.Key) -> None:
         """Move, scroll, choose an option, or add the key to the draft."""
         option = option_of(event.key, self.options)
         if event.key == "tab" and self._form.text_index >= 0:
             option = self.options[self._form.text_index]
+        elif event.key == "space" and self._form.is_multi_select:
+            option = self.highlighted
         belongs_to_panel = option is not None or event.key in _ARROW_STEPS or event.key == "enter"
         belongs_to_draft = (
             self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
@@ -346,8 +335,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._move(_ARROW_STEPS[event.key])
         elif event.key in _ARROW_STEPS:
             self.view.scroll_by(_ARROW_STEPS[event.key])
-        elif event.key == "enter" or event.is_printable:
-            self._hold(event, option or self.highlighted)
+        elif event.key == "enter" or (event.is_printable and event.key != "space"):
+            # Space chooses an option that can be checked, and Enter sends the checked ones.
+            self._hold(event, option or (SEND if self.highlighted.can_be_toggled else self.highlighted))
         else:
             self._choose(option or self.highlighted)
 
@@ -412,9 +402,21 @@ class ApprovalPanel(Vertical, can_focus=True):
     @on(AnswerField.Sent)
     def _decide_by_text(self, event: AnswerField.Sent) -> None:
         event.stop()
-        if self.is_writing_text and (event.text or self._form.text_decision is Deny):
+        if self._form.is_multi_select:
+            self._send_checked()
+        elif self.is_writing_text and (event.text or self._form.text_decision is Deny):
             self._moved_draft = None
             self._decide(self._form.text_decision(event.text))
+
+    def _send_checked(self) -> None:
+        """Answer with the checked choices and the text of the field, or show that there is no answer yet."""
+        answer = self._form.checked_answer(self._text_field.whole_text.strip())
+        if answer is None:
+            self._form = replace(self._form, reason=NOTHING_CHECKED)
+            self._show_choices()
+        else:
+            self._moved_draft = None
+            self._decide(answer)
 
     def _type_into_draft(self, event: events.Key) -> None:
         """Type a key into the prompt, and guard against answers by the keys that follow."""
@@ -436,7 +438,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _hold(self, event: events.Key, option: Option) -> None:
         """Highlight `option` and choose it after a pause, if no other key follows."""
         self._held_keys.hold(event, option, self._index)
-        if self._held_keys.is_holding:
+        if self._held_keys.is_holding and event.key != "enter":
             self._index = self.options.index(option)
             self._paint()
 
@@ -447,7 +449,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.is_attached:
             self.screen.query_one("#prompt-row").display = approval is None
             set_screen_class(self.screen, "-asking", approval is not None, "#todos, #queued, #aside")
-        self._edited_texts = {call_id: text for call_id, text in self._edited_texts.items() if call_id in self.open_ids}
         if approval is None:
             self._is_field_open = False
             self.screen.query_one("#transcript").styles.max_height = None
@@ -455,7 +456,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         mount_parts(self, self.view, self._text_field)
         self._prompt.close_menu()
-        self._form = form_of(approval)
+        self._form = panel_form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.initial_index
         self._typed.open()
@@ -470,7 +471,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _is_guarded(self) -> bool:
         """Return whether a key comes too early to be meant as an answer, or the call is being revised."""
-        return self._typed.is_guarded or bool(self.shown_approval and self.shown_approval.id in self._ids_being_revised)
+        return self._typed.is_guarded or self._questions.is_being_revised
 
     @property
     def _is_typing(self) -> bool:
@@ -489,20 +490,26 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _choose(self, option: Option) -> None:
         if option.warning or option is BACK:
             assert self.shown_approval is not None
-            self._form = form_of(self.shown_approval) if option is BACK else confirmation_form(option, self._form)
+            self._form = panel_form_of(self.shown_approval) if option is BACK else confirmation_form(option, self._form)
             self._index = 0 if option is BACK else 1
             self._paint()
+        elif option.can_be_toggled:
+            self._index, self._form = self.options.index(option), self._form.with_toggled(option)
+            self._paint()
+        elif option is SEND:
+            self._send_checked()
         elif option.decision is not None:
             self._decide(option.decision)
         else:
             self._open_field()
 
     def _decide(self, decision: Decision) -> None:
-        if not self._open_questions:
+        approval = self.shown_approval
+        if approval is None:
             return
         if self._moved_draft is not None:
             self._move_text_to_prompt()
-        approval = self._open_questions.pop(0).approval
+        self._questions.remove(approval.id)
         self._text_field_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
@@ -531,21 +538,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._typed.guard()
         self._open_field()
 
-    def _state(self) -> QuestionState:
-        """Return the user's current action, and its keys."""
-        escape = "Esc to interrupt"
-        if BACK in self.options:
-            escape = "Esc back"
-        elif isinstance(self.shown_approval, ServerApproval):
-            escape = "Esc decide later"
-        if self._is_typing:
-            action = self._form.typing_caption if self._takes_typed_answer else "typing your next message"
-            return QuestionState(action, escape)
-        if self.is_writing_text:
-            keys = f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
-            return QuestionState(self._form.writing_caption, keys)
-        return QuestionState(WAITING, escape)
-
     def _paint(self) -> None:
         """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
         height, field = self.app.size.height, self._text_field
@@ -557,7 +549,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         free_rows = self.view.paint(height - _STATUS_ROWS - field_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
         self.screen.query_one("#transcript").styles.max_height = None if free_rows else 0
-        self._show_state(self._state())
+        state = question_state(
+            self.shown_approval,
+            self._form,
+            is_typing=self._is_typing,
+            takes_typed_answer=self._takes_typed_answer,
+            is_writing=self.is_writing_text,
+        )
+        self._show_state(state)
 
     def _question_text(self, width: int) -> QuestionText:
         """Return the parts of the shown question for a width in cells."""
@@ -573,7 +572,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return QuestionText(
             title=self._title_spans(width),
             notes=tuple(filter(None, (reason, draft))),
-            options=() if form.is_text_only else tuple(map(self._with_written_text, form.options)),
+            options=() if form.is_text_only else self._shown_options(),
             current=self._index if self.has_highlighted_choice else -1,
             is_warning=is_warning,
             is_prose=form.format == "text",
@@ -582,17 +581,16 @@ class ApprovalPanel(Vertical, can_focus=True):
             show_all_key=self.view.show_all_key,
         )
 
-    def _with_written_text(self, option: Option) -> Option:
-        """Return `option`; if it opens the closed text field, with the text that the user wrote there before."""
-        if self._is_field_open or not option.opens_text_field or not self._text_field.text.strip():
-            return option
-        return replace(option, detail=quoted(shorten(self._text_field.text, _MAX_WRITTEN_CELLS)))
+    def _shown_options(self) -> tuple[Option, ...]:
+        """Return the options, with the effect of a held key that checks one."""
+        form = self._form.with_toggled(self.highlighted) if self._held_keys.is_holding else self._form
+        return shown_options(form.options, self._text_field.text, is_field_open=self._is_field_open)
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the title, with the position among the questions of the reply, and the key that edits the call."""
-        approval, count = self._open_questions[0].approval, len(self._open_questions)
-        position = self._open_questions[0].position or (f"1 of {count}" if count > 1 else "")
+        approval = self.shown_approval
+        assert approval is not None
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
-        notes = (position, "edited by you" if is_revised else "")
+        notes = (self._questions.shown_position, "edited by you" if is_revised else "")
         hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""
         return title_spans(question_with_asker(approval), self._shown_detail.change, notes, hint, width)

@@ -1,7 +1,8 @@
 """The form of an approval: its title, its choices in order, and the type of decision for a typed text. Pure.
 
 The app and the linear mode use the same forms. Choices are numbered from 1 without gaps; a letter has the same meaning
-in every form. An option that allows more than this call comes after the plain "Yes".
+in every form. An option that allows more than this call comes after the plain "Yes". `OpenQuestions` is the queue of
+the questions that wait for a decision.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from qcode.protocol.approvals import (
     Approval,
     Decision,
     Deny,
+    Draft,
     ImpossibleCall,
     PlanApproval,
     Question,
@@ -54,15 +56,6 @@ PanelQuestion: TypeAlias = Approval | FolderTrust
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestion:
-    """A question that waits for a decision."""
-
-    approval: PanelQuestion
-    position: str
-    """The position among the questions of the reply, such as `1 of 2`; empty if it is the only one."""
-
-
-@dataclass(frozen=True, slots=True)
 class Option:
     """One choice."""
 
@@ -70,7 +63,7 @@ class Option:
     letter: str = ""
     """The letter that chooses it, empty if only its number does."""
     decision: Decision | None = None
-    """The decision of this choice; None if the choice opens the text field, and for `BACK`."""
+    """The decision of this choice; None if the choice opens the text field, and for `BACK` and `SEND`."""
     detail: str = ""
     """Muted text after the label: the meaning of the choice, or the rule that it adds."""
     key: str = ""
@@ -79,10 +72,22 @@ class Option:
     """Shown before the choice becomes a decision, with the choices of `confirmation_form`."""
     unbroken: tuple[str, ...] = ()
     """Parts of label and detail, such as a rule, that are wrapped inside only if they are longer than a row."""
+    is_checked: bool | None = None
+    """Whether the option is checked; None if it has no check mark, because only one option can be chosen."""
 
     @property
     def opens_text_field(self) -> bool:
-        return self.decision is None and self is not BACK
+        return self.decision is None and self not in (BACK, SEND)
+
+    @property
+    def can_be_toggled(self) -> bool:
+        """Whether choosing the option checks it, or removes its check mark."""
+        return self.is_checked is not None and not self.opens_text_field
+
+    @property
+    def check_mark(self) -> str:
+        """The mark before the label, with a space; empty for an option without one."""
+        return "" if self.is_checked is None else f"[{'x' if self.is_checked else ' '}] "
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,24 @@ class Form:
     """The words of the status line while the text field is open."""
 
     @property
+    def is_multi_select(self) -> bool:
+        """Whether several options can be chosen."""
+        return any(option.can_be_toggled for option in self.options)
+
+    def with_toggled(self, toggled: Option) -> Form:
+        """Return the form after `toggled` was checked, or after its check mark was removed."""
+        options = (
+            replace(option, is_checked=not option.is_checked) if option == toggled and option.can_be_toggled else option
+            for option in self.options
+        )
+        return replace(self, options=tuple(options), reason="")
+
+    def checked_answer(self, text: str) -> Answer | None:
+        """Return the answer with the checked choices and `text`; None if nothing is checked and `text` is empty."""
+        chosen = chosen_labels([option for option in self.options if option.is_checked])
+        return Answer.of_choices(chosen, text) if chosen or text else None
+
+    @property
     def text_index(self) -> int:
         """The index of the option that opens the text field, -1 if there is none."""
         return next((index for index, option in enumerate(self.options) if option.opens_text_field), -1)
@@ -123,6 +146,10 @@ class Form:
 
 BACK = Option("Back", "n")
 """Returns from a warning to the choices."""
+SEND = Option("Send the answer", key="Enter")
+"""Sends the checked choices."""
+NOTHING_CHECKED = "No choice is checked. Check one with Space or its number, or write an answer."
+"""The note if Enter would send an empty answer."""
 _THIS_SESSION = "(this session)"
 _NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
@@ -204,6 +231,12 @@ def form_of(approval: PanelQuestion) -> Form:
             return Form(_TRUST_OPTIONS, "text", initial_index=_TRUST_OPTIONS.index(_RESTRICT))
 
 
+def panel_form_of(approval: PanelQuestion) -> Form:
+    """Return the form of an approval for the app, with a last option that sends the checked choices."""
+    form = form_of(approval)
+    return replace(form, options=(*form.options, SEND)) if form.is_multi_select else form
+
+
 def question_with_asker(approval: PanelQuestion) -> str:
     """Return the question on one line. It begins with the asker for a `Question`, and if a sub-agent asks."""
     match approval:
@@ -224,6 +257,11 @@ def option_of(key: str, options: Sequence[Option]) -> Option | None:
     """Return the option with this number or letter."""
     numbers = {str(number): option for number, option in enumerate(options, start=1)}
     return numbers.get(key) or next((option for option in options if option.letter and option.letter == key), None)
+
+
+def chosen_labels(options: Sequence[Option]) -> list[str]:
+    """Return the labels that the model wrote for these options, without an option for another answer."""
+    return [option.decision.text for option in options if isinstance(option.decision, Answer)]
 
 
 def choice_line(number: int, option: Option) -> str:
@@ -315,9 +353,98 @@ def confirmation_form(option: Option, form: Form) -> Form:
 
 
 def _answers_to(question: Question) -> tuple[Option, ...]:
+    is_checked = False if question.is_multi_select else None
     choices = tuple(
-        Option(visible(choice.label), decision=Answer(choice.label), detail=visible(choice.detail))
+        Option(
+            visible(choice.label),
+            decision=Answer(choice.label),
+            detail=visible(choice.detail),
+            is_checked=is_checked,
+        )
         for choice in question.choices
     )
-    write_option = Option("Other: write an answer" if choices else "Write an answer", "t")
-    return (*choices, write_option)
+    label = "Other: write an answer" if choices else "Write an answer"
+    return (*choices, Option(label, "t", is_checked=is_checked))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question that waits for a decision."""
+
+    approval: PanelQuestion
+    position: str
+    """The position among the questions of the reply, such as `1 of 2`; empty if it is the only one."""
+
+
+class OpenQuestions:
+    """The queue of open questions. The panel shows the first one.
+
+    A call that the user has edited keeps its place in the queue, and the text as the user last edited it.
+    """
+
+    def __init__(self) -> None:
+        self._questions: list[OpenQuestion] = []
+        self._edited_texts: dict[str, str] = {}  # by the id of the approval
+        self._ids_being_revised: set[str] = set()
+
+    @property
+    def shown_approval(self) -> PanelQuestion | None:
+        """The first approval, which the panel shows."""
+        return self._questions[0].approval if self._questions else None
+
+    @property
+    def shown_position(self) -> str:
+        """The position of the shown approval, such as `1 of 2`; empty if it is the only one."""
+        count = len(self._questions)
+        return self._questions[0].position or (f"1 of {count}" if count > 1 else "")
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all open approvals."""
+        return tuple(question.approval.id for question in self._questions)
+
+    @property
+    def is_being_revised(self) -> bool:
+        """Whether the shown call was edited and waits for a new verdict."""
+        return self.shown_approval is not None and self.shown_approval.id in self._ids_being_revised
+
+    @property
+    def draft(self) -> Draft | None:
+        """The editable part of the shown call, as the user has last edited it; None if it cannot be edited now."""
+        approval = self.shown_approval
+        if not isinstance(approval, ToolApproval) or approval.draft is None or self.is_being_revised:
+            return None
+        return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
+
+    def add(self, approval: PanelQuestion, position: str) -> bool:
+        """Add an approval, or replace that of a revised call; return whether it is the shown one."""
+        self._ids_being_revised.discard(approval.id)
+        if approval.id in self.ids:
+            index = self.ids.index(approval.id)
+            self._questions[index] = OpenQuestion(approval, position)
+        else:
+            index = len(self._questions)
+            self._questions.append(OpenQuestion(approval, position))
+        return index == 0
+
+    def revise(self, approval_id: str, text: str) -> bool:
+        """Store the text of an edited call, which waits for a new verdict; return whether its question is open."""
+        if approval_id not in self.ids:
+            return False
+        self._ids_being_revised.add(approval_id)
+        if text.strip():
+            self._edited_texts[approval_id] = text
+        else:
+            self._edited_texts.pop(approval_id, None)
+        return True
+
+    def remove(self, approval_id: str) -> None:
+        self._questions = [question for question in self._questions if question.approval.id != approval_id]
+        self._edited_texts.pop(approval_id, None)
+
+    def remove_all_of_turn(self) -> tuple[str, ...]:
+        """Remove every approval of the turn and return their ids. Approvals of tool servers stay."""
+        removed = tuple(item.approval.id for item in self._questions if not isinstance(item.approval, ServerApproval))
+        for approval_id in removed:
+            self.remove(approval_id)
+        return removed

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from qcode.text.clean import visible
+from qcode.text.clean import quoted, visible
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, start_of_end, style_of, wrap
+from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, shorten, start_of_end, style_of, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _MARK_ROWS = 1
 _TITLE_MARK_CELLS = 5
 _HIGHLIGHT_MARK, _NO_MARK = "› ", "  "
 _MIN_LABEL_CELLS = 20
+_MAX_WRITTEN_CELLS = 40
+"""The width of the text that the user has written, as shown after the choice that opens the closed text field."""
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
 _UNBROKEN_SPACE = "\u00a0"
@@ -264,6 +266,23 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
     return Line(tuple(spans))
 
 
+def shown_options(options: Sequence[Option], written_text: str, *, is_field_open: bool) -> tuple[Option, ...]:
+    """Return the options as shown. The one that opens the text field has a check mark if there is a `written_text`.
+
+    If the field is closed, the text is shown after this option.
+    """
+    if not written_text.strip():
+        return tuple(options)
+    detail = "" if is_field_open else quoted(shorten(written_text, _MAX_WRITTEN_CELLS))
+    return tuple(_with_written_text(option, detail) if option.opens_text_field else option for option in options)
+
+
+def _with_written_text(option: Option, detail: str) -> Option:
+    if option.is_checked is None:
+        return replace(option, detail=detail)
+    return replace(option, detail=detail, is_checked=True)
+
+
 def choice_rows(
     options: Sequence[Option], current: int, width: int, *, wraps_current: bool = True, wraps_others: bool = True
 ) -> ChoiceRows:
@@ -271,16 +290,17 @@ def choice_rows(
     lines: list[Line] = []
     indexes: list[int] = []
     is_cut = False
-    label_width = max(1, width - _NUMBER_CELLS)
     for index, option in enumerate(options):
         is_current = index == current
+        lead_cells = _NUMBER_CELLS + len(option.check_mark)
+        label_width = max(1, width - lead_cells)
         style = style_of("choice") if is_current else style_of()
         rows = _wrap_option(option, style, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
             rows = [_cut_option(option, style, label_width)]
         mark = _HIGHLIGHT_MARK if is_current else _NO_MARK
-        lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
+        lines += prefix(rows, (f"{mark}{index + 1} {option.check_mark}", style), (" " * lead_cells, style_of()))
         indexes += [index] * len(rows)
     return ChoiceRows(lines, indexes, is_cut)
 

@@ -16,6 +16,8 @@ from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
+from qcode.protocol.approvals import ServerApproval
+from qcode.tui.panels.choices import BACK, WAITING, Form, PanelQuestion
 from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.panels.question_layout import (
     QuestionRows,
@@ -29,6 +31,7 @@ from qcode.tui.panels.question_layout import (
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.labels import Pastes, clean_paste
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
+from qcode.tui.status import QuestionState
 from qcode.tui.transcript.line import Line, count_letters, row_of_letter, style_of, wrap
 
 Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
@@ -252,6 +255,27 @@ class QuestionView(Vertical):
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
         _show_rows(self._title, title)
         _show_rows(self._mark, [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
+
+
+def question_state(
+    approval: PanelQuestion | None, form: Form, *, is_typing: bool, takes_typed_answer: bool, is_writing: bool
+) -> QuestionState:
+    """Return the user's current action at a question, and its keys.
+
+    `is_typing`: keys are text of the draft. `takes_typed_answer`: Enter makes this text the answer. `is_writing`: the
+    text field is open.
+    """
+    escape = "Esc to interrupt"
+    if BACK in form.options:
+        escape = "Esc back"
+    elif isinstance(approval, ServerApproval):
+        escape = "Esc decide later"
+    if is_typing:
+        return QuestionState(form.typing_caption if takes_typed_answer else "typing your next message", escape)
+    if is_writing:
+        keys = f"Enter send · {escape if form.is_text_only else 'Esc back'}"
+        return QuestionState(form.writing_caption, keys)
+    return QuestionState("Space toggle · Enter send" if form.is_multi_select else WAITING, escape)
 
 
 def _show_rows(part: Static, lines: list[Line]) -> None:

@@ -92,6 +92,21 @@ BOTH_WAYS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
             ]
         },
     ),
+    (
+        "ask_person",
+        {"question": "Which?", "choices": [{"label": "red"}, {"label": "blue"}], "multi_select": True},
+        "AskUserQuestion",
+        {
+            "questions": [
+                {
+                    "question": "Which?",
+                    "header": "Which?",
+                    "options": [{"label": "red", "description": ""}, {"label": "blue", "description": ""}],
+                    "multiSelect": True,
+                }
+            ]
+        },
+    ),
 )
 
 
@@ -184,7 +199,6 @@ def test_active_form_of_a_todo_is_left_out() -> None:
         ("AskUserQuestion", {"questions": [{"question": "a"}, {"question": "b"}]}),
         ("AskUserQuestion", {"questions": []}),
         ("AskUserQuestion", {"questions": "x"}),
-        ("AskUserQuestion", {"questions": [{"question": "a", "multiSelect": True}]}),
         ("AskUserQuestion", {"questions": [{"question": "a", "options": ["b"]}]}),
         ("Write", {"file_path": "/allowed", "path": "/other", "content": ""}),
     ],

@@ -215,6 +215,23 @@ def test_choices_of_a_question_are_a_numbered_list(export_format: ExportFormat) 
     assert "label" not in text.partition("Which color?")[2]
 
 
+@pytest.mark.parametrize("export_format", ["md", "html", "json"])
+def test_question_with_several_answers_and_its_answer_are_exported(export_format: ExportFormat) -> None:
+    choices: list[Json] = [{"label": "Red"}, {"label": "Blue"}, {"label": "Green"}]
+    arguments = {"question": "Which colors?", "choices": choices, "multi_select": True}
+    call = assistant(ToolCall("c1", "ask_person", json.dumps(arguments)))
+    result = Message("user", (ToolResult("c1", "ask_person", "Red, Green\nOther: and white"),))
+    text = written(export_format, user("look"), call, result)
+    if export_format == "json":
+        assert '\\"multi_select\\": true' in text
+        assert "Red, Green\\nOther: and white" in text
+        return
+    assert "choices (several allowed)" in text
+    assert "1. Red\n2. Blue\n3. Green" in text
+    assert "Red, Green\nOther: and white" in text
+    assert "multi_select" not in text
+
+
 def test_page_passes_a_strict_html_parser() -> None:
     html5lib = pytest.importorskip("html5lib")
     messages = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))

@@ -311,6 +311,8 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
                 return Allow() if Path(changes[0].path).name == "a.txt" else Deny("not that file")
             case Question(text="Which?", choices=choices):
                 return Answer(choices[1].label)
+            case Question(is_multi_select=True, choices=choices):
+                return Answer.of_choices([choice.label for choice in choices], "and more")
             case PlanApproval(plan=plan):
                 return AcceptPlan("accept-edits") if "steps" in plan else Deny()
             case _:
@@ -319,6 +321,7 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
     replies: list[Reply] = [
         Call("exit_plan_mode", plan="the steps"),
         Call("ask_person", question="Which?", choices=[{"label": "red"}, {"label": "blue"}]),
+        Call("ask_person", question="All?", choices=[{"label": "up"}, {"label": "down"}], multi_select=True),
         Call("write", path="a.txt", content="x"),
         "done",
     ]
@@ -334,7 +337,8 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
     ]
     assert "approved the plan" in results[0].content
     assert "blue" in results[1].content
-    assert [type(approval).__name__ for approval in asked] == ["PlanApproval", "Question"]
+    assert results[2].content == "up, down\nOther: and more"
+    assert [type(approval).__name__ for approval in asked] == ["PlanApproval", "Question", "Question"]
     assert (tmp_path / "work/a.txt").read_text() == "x"
 
 

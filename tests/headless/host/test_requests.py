@@ -304,6 +304,41 @@ def test_question_of_a_server_is_an_elicitation(
     assert {name: given[name] for name in answer} == answer
 
 
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (["A", "B, too"], 'A, "B, too"'),
+        ("A, B, too", "A, B, too"),
+        ("neither", "neither"),
+        ([], "skipped the question"),
+    ],
+)
+def test_question_with_several_answers_is_asked_and_answered_as_in_claude_code(
+    answer: object, result: str, tmp_path: Path
+) -> None:
+    choices = [{"label": "A"}, {"label": "B, too", "detail": "better"}]
+    question = {"question": "Which ones?", "choices": choices, "multi_select": True}
+    script = [Turn(calls=(Call("ask_person", json.dumps(question)),)), Turn(text="Done.")]
+    with hosting(tmp_path, script, *PROMPTED) as host:
+        host.greet()
+        host.ask()
+        request = host.request()
+        asked = request["request"]["input"]
+        host.answer(request, behavior="allow", updatedInput={**asked, "answers": {"Which ones?": answer}})
+        host.result()
+        content = host.server.requests[-1].results[0].content
+        host.end()
+    assert asked["questions"] == [
+        {
+            "question": "Which ones?",
+            "header": "Which ones?",
+            "options": [{"label": "A", "description": ""}, {"label": "B, too", "description": "better"}],
+            "multiSelect": True,
+        }
+    ]
+    assert result in content
+
+
 def test_changed_input_of_a_repeated_call_is_used(tmp_path: Path) -> None:
     again = Turn(calls=(Call("read", '{"path": "a.txt"}'),))
     with hosting(tmp_path, [again] * 4 + [Turn(text="Done.")], *PROMPTED) as host:

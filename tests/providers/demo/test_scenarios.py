@@ -172,6 +172,12 @@ def test_answer_to_the_question_is_repeated() -> None:
     assert "no answer" in _after("ask me a question", "No answer was given.", is_error=True).text
 
 
+def test_question_with_several_answers_is_asked() -> None:
+    asked = _after("ask me to choose several").call
+    assert check(AskUser.spec, _arguments(asked)).flag("multi_select")
+    assert "Lint, Tests" in _after("ask me to choose several", "Lint, Tests").text
+
+
 def test_todo_list_is_sent_before_each_task_and_after_the_last() -> None:
     results: list[str] = []
     states = []
