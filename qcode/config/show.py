@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from qcode.config.kinds import commands
 from qcode.config.lines import parse_key
@@ -14,10 +13,10 @@ from qcode.config.paths import project_file
 from qcode.config.schema import KEYS, Key, find_key, toml_string
 from qcode.config.settings import Origin, Settings
 from qcode.protocol.errors import ConfigError
+from qcode.text.addresses import HIDDEN, without_credentials
 from qcode.text.clean import visible_line
 from qcode.values import dataclass
 
-HIDDEN = "(hidden)"
 COMMAND_STEPS = ("format", "check", "test")
 """The keys of `after_edit` with commands."""
 
@@ -82,17 +81,8 @@ def value_text(key: Key, value: object) -> str:
 
 def _quoted_text(value: str) -> str:
     if value.startswith(("http://", "https://")):
-        value = _without_credentials(value)
+        value = without_credentials(value)
     return toml_string(_SECRET.sub(HIDDEN, value))
-
-
-def _without_credentials(address: str) -> str:
-    """Return an address without user name, password and query, which may contain keys."""
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    has_login = "@" in parts.netloc
-    query = HIDDEN if parts.query else ""
-    return urlunsplit((parts.scheme, f"{HIDDEN}@{host}" if has_login else host, parts.path, query, ""))
 
 
 def project_command_rows(root: Path) -> list[tuple[str, str]]:

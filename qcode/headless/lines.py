@@ -63,6 +63,9 @@ class InitFacts:
 
 CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
 """Permission modes with another name in Claude Code."""
+_NESTING_OF_LINE = 100
+"""More levels than a line and the calls that write it need around the arguments of a call."""
+_TOO_DEEP = "(nested too deeply)"
 _TERMINAL_REASONS: Mapping[str, str] = {
     ErrorKind.STRUCTURED_OUTPUT: "structured_output_retry_exhausted",
     ErrorKind.CONTEXT_OVERFLOW: "prompt_too_long",
@@ -179,7 +182,10 @@ def signal_arguments(sent: Signal) -> Json:
     """Return the arguments of a signal: an object, or text if they are not an object that JSON can represent."""
     if isinstance(sent.arguments, str) or _is_representable(sent.arguments):
         return sent.arguments
-    return json.dumps(sent.arguments)
+    try:
+        return json.dumps(sent.arguments)  # with `Infinity`
+    except RecursionError:
+        return _TOO_DEEP
 
 
 def structured_answer(ended: TurnEnded, schema: AnswerSchema | None) -> StructuredAnswer | None:
@@ -390,9 +396,16 @@ def call_input(call: ToolCall) -> JsonObject:
 
 
 def _is_representable(value: JsonObject) -> bool:
-    """Return whether JSON can represent the object: `1e999`, for example, is parsed as infinity."""
+    """Return whether a line can contain the object.
+
+    `{"n": 1e999}` is parsed as infinity, which JSON cannot represent. An object that is nested too deeply for Python
+    cannot be written. The line nests it more deeply, and may be written from a deeper call.
+    """
+    in_line: Json = value
+    for _ in range(_NESTING_OF_LINE):
+        in_line = [in_line]
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(in_line, allow_nan=False)
     except (ValueError, RecursionError):
         return False
     return True

@@ -37,6 +37,13 @@ class ConnectionOrigin:
     key: str = field(default="", repr=False)
     """The key, only to remove it from messages. It is never shown."""
 
+    @property
+    def shown_address(self) -> str:
+        """The address for messages, without a user name, password and query."""
+        from qcode.text.addresses import without_credentials  # for errors only
+
+        return without_credentials(self.base_url)
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -135,8 +142,11 @@ def check_address(name: str, url: str) -> str:
     except ValueError:  # `http://[::1/v1`, `http://host:99999`
         is_http = False
     if not is_http:
+        from qcode.text.addresses import without_credentials  # for errors only
+
         hint = "it must start with http:// or https:// and have a valid host and port"
-        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {quoted(url)}; {hint}")
+        shown = quoted(without_credentials(url))
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {shown}; {hint}")
     return url.strip().rstrip("/")
 
 

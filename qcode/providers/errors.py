@@ -286,11 +286,12 @@ def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, stat
 
 def _address_hint(origin: ConnectionOrigin) -> str:
     """Return a hint for a server that does not know the path of the request: the address may be wrong."""
-    address = re.sub(r"/(chat/completions|responses|messages|models)?/?$", "", origin.base_url)
-    if not origin.base_url_source or not address:
+    if not origin.base_url_source or not origin.base_url:
         return ""
+    given = origin.shown_address.rstrip("/")
+    address = re.sub(r"/(chat/completions|responses|messages|models)$", "", given)
     has_version = re.search(r"/v\d{1,9}(?:[a-z]{1,9}\d{0,9})?$", address) is not None
-    if address != origin.base_url.rstrip("/"):
+    if address != given:
         return f"; the address from {origin.base_url_source} names an operation: try {address}"
     if origin.expects_version and not has_version:
         return f"; the address from {origin.base_url_source} may lack a version: try {address}/v1"

@@ -133,9 +133,8 @@ def convert_error(connection: Connection, error: Exception) -> ProviderError:
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
             return _transport_error(connection, cause)
     if isinstance(error, OSError):
-        return ProviderError(
-            ErrorKind.CONNECTION, f"{connection.name}: connection lost ({connection.base_url}): {error}"
-        )
+        lost = connection_lost_error(connection)
+        return ProviderError(lost.kind, f"{lost.message}: {error}")
     text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
     return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
 
@@ -159,8 +158,8 @@ def response_error(connection: Connection, status: int, headers: Mapping[str, st
     if status in _REDIRECTS and location:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {quoted(host_of(location))}; if you trust "
-            "that address, set it as the base URL",
+            f"{connection.name} moved: {connection.origin.shown_address} redirects to {quoted(host_of(location))}; if "
+            "you trust that address, set it as the base URL",
             status=status,
         )
     return error_of_response(connection.origin, status, headers, content, now=datetime.now(UTC))
@@ -170,7 +169,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
     """Convert an exception of httpx2 that has no response."""
     import httpx2
 
-    address = connection.base_url
+    address = connection.origin.shown_address
     if isinstance(error, httpx2.ConnectTimeout):
         return unreachable_error(connection, timeout_reason(connection.timeouts.connect))
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
@@ -186,7 +185,8 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
 
 
 def connection_lost_error(connection: Connection) -> ProviderError:
-    return ProviderError(ErrorKind.CONNECTION, f"{connection.name}: connection lost ({connection.base_url})")
+    address = connection.origin.shown_address
+    return ProviderError(ErrorKind.CONNECTION, f"{connection.name}: connection lost ({address})")
 
 
 def header_error(connection: Connection) -> ProviderError:
@@ -210,7 +210,7 @@ def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = Err
     origin = connection.origin
     source = f" (from {origin.base_url_source})" if origin.base_url_source else ""
     proxy = f", through the proxy in {origin.proxy_variable}" if origin.proxy_variable else ""
-    return ProviderError(kind, f"cannot reach {connection.name} at {connection.base_url}{source}{proxy}: {reason}")
+    return ProviderError(kind, f"cannot reach {connection.name} at {origin.shown_address}{source}{proxy}: {reason}")
 
 
 def reason_of(error: Exception) -> str:

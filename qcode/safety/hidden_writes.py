@@ -120,18 +120,19 @@ def protected_write_reason(command: str, session_folders: SessionFolders) -> str
         return "it changes settings in a protected file"
     # The value of an expansion is unknown; as part of a name it is a wildcard.
     text = _EXPANSION.sub(_as_wildcard, QUOTES.sub("", _ESCAPED.sub("*", command)))
-    # The wildcards of find also match a leading dot: `find ~ -name '*rc'`.
-    finds_hidden = _HOME.search(command) is not None and "find" in text
+    # Unlike those of bash, the wildcards of find match names that begin with a dot: `find ~ -name '*rc'`.
+    finds_hidden = "find" in text and _HOME.search(command) is not None
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if _IN_GIT.search(token):
             return f"{token} may be inside .git"
-        path = f"/{'/'.join(map(fold, token.split('/')))}/"
-        protected = next((protected for protected in _DOTTED_PATHS if f"/{protected}/" in path), "")
-        if protected:
-            return f"{protected} is a protected location"
-        name = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
-        if name:
-            return f"{name} is a protected name"
+        names = token.split("/")
+        folded_path = f"/{'/'.join(map(fold, names))}/"
+        for protected in _DOTTED_PATHS:
+            if f"/{protected}/" in folded_path:
+                return f"{protected} is a protected location"
+        for name in names:
+            if _may_be_protected(name, finds_hidden=finds_hidden):
+                return f"{name} is a protected name"
     judge = FolderWriteJudge.of(session_folders)
     return judge.unnamed_target_reason(command) or _indirect_target_reason(judge, command)
 
@@ -150,11 +151,17 @@ def _as_wildcard(expansion: re.Match[str]) -> str:
 
 
 def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
+    """Return whether a component of a path is a protected name, or a wildcard that may match one.
+
+    A wildcard matches hidden files only if it begins with a dot or is an argument of find (`finds_hidden`). A `*` alone
+    does not count there, because it matches everything.
+    """
     name = fold(part)
-    if not set(name) & set("*?["):
+    is_wildcard = any(character in name for character in "*?[")
+    if not is_wildcard:
         return name in _DOTTED_NAMES or is_history(name)
-    is_hidden = name.startswith(".") or (finds_hidden and name != "*")
-    return is_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))
+    matches_hidden = name.startswith(".") or (finds_hidden and name != "*")
+    return matches_hidden and any(fnmatchcase(protected, name) for protected in (*_DOTTED_NAMES, ".git"))
 
 
 def _indirect_target_reason(start: FolderWriteJudge, command: str) -> str:
@@ -200,9 +207,11 @@ class _FileJudge:
         if folder != self._root and tokens and self._is_protected(f"{folder}/{_UNUSED_NAME}"):
             return f"{folder} is a protected folder"
         for token in tokens:
-            # The value of an option may be in the same word: `-o.bashrc`.
-            for candidate in (token, token[2:] if re.match(r"-[^-]", token) else ""):
-                for path in self._expanded(folder, candidate, is_inside=is_inside):
+            names = [token]
+            if re.match(r"-[^-]", token):
+                names.append(token[2:])  # `-o.bashrc` contains the value of the option -o
+            for name in names:
+                for path in self._expanded(folder, name, is_inside=is_inside):
                     self._remaining_paths -= 1
                     if self._remaining_paths > 0 and self._is_protected(path):
                         return f"{token} leads to a protected file"
@@ -210,22 +219,27 @@ class _FileJudge:
                     return "it names very many files"
         return ""
 
-    def _expanded(self, folder: str, token: str, *, is_inside: bool) -> Iterator[str]:
-        """Yield the paths that a token may name, except for paths that can be judged by their text."""
-        if len(token) > MAX_PATH:
+    def _expanded(self, folder: str, name: str, *, is_inside: bool) -> Iterator[str]:
+        """Yield the paths that `name` may stand for in `folder`, except for paths that can be judged by their text.
+
+        `is_inside`: `folder` is in the workspace, where only links lead to protected files without a protected name.
+        """
+        is_pattern = UNKNOWN.search(name) is not None
+        if not name or len(name) > MAX_PATH or (is_inside and not is_pattern and self._is_below_new_name(folder, name)):
             return
-        path = os.path.normpath(absolute_path(token, folder, self._paths.home)) if token else folder
-        first = token.partition("/")[0]
-        is_relative = not token.startswith(("/", "~"))
-        is_wild = UNKNOWN.search(token) is not None
-        is_new = is_relative and first not in (".", "..") and not is_wild and first not in self._names_in(folder)
-        if not token or (is_inside and is_new):
-            return
+        path = os.path.normpath(absolute_path(name, folder, self._paths.home))
         self._remaining_comparisons -= _COST_OF_PATH
-        if is_wild:
+        if is_pattern:
             yield from self._matches(path)
         elif not is_inside or self._may_be_link(path):
             yield path
+
+    def _is_below_new_name(self, folder: str, path: str) -> bool:
+        """Return whether a relative path begins with a name that `folder` does not contain, so no link is in it."""
+        if path.startswith(("/", "~")):
+            return False
+        first_name = path.partition("/")[0]
+        return first_name not in (".", "..") and first_name not in self._names_in(folder)
 
     def _matches(self, pattern: str) -> Iterator[str]:
         """Return the existing paths that a pattern matches, except for those that can be judged by their text."""

@@ -356,11 +356,6 @@ def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
     return stat.S_ISDIR(info.st_mode)
 
 
-def clear_key_cache() -> None:
-    """Clear the cache of files without a private key, so that each file is read again."""
-    files_without_key.clear()
-
-
 def _verdict_for(location: protected_paths.LocationVerdict, access: Access) -> Verdict:
     return Verdict(location.read if access == "read" else location.write, location.reason, location.check)
 

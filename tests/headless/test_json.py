@@ -487,6 +487,21 @@ def test_signal_that_json_cannot_represent_is_kept_as_text() -> None:
     assert result["signals"][0]["arguments"] == '{"grade": Infinity}'
 
 
+def test_signal_that_is_nested_too_deeply_is_replaced_by_a_note() -> None:
+    signals = tuple(ev.Signal("report", nested(depth), 1.25) for depth in (*range(800, 1000), 3_000))
+    result = run(Scripted(ended("x", signals=signals)), "json").result
+    listed = [signal["arguments"] for signal in result["signals"]]
+    assert listed[0] == nested(800)
+    assert listed[-1] == "(nested too deeply)"
+
+
+def nested(depth: int) -> dict[str, Json]:
+    value: dict[str, Json] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
 def test_result_with_an_image_keeps_it() -> None:
     results = Message("user", (ToolResult("c1", "read", "a picture", images=(Image("image/png", "AAAA"),)),))
     lines = run(Scripted(ev.ResultsCommitted(results), ended()), "stream-json").lines

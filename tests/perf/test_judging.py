@@ -88,7 +88,7 @@ def test_wildcard_with_250_matches_costs_little_more_than_their_stat_calls(
         assert policy.judge(spec_of("shell"), {"command": command}).is_allowed
 
     def judge_first() -> None:
-        paths.clear_key_cache()
+        paths.files_without_key.clear()
         judge()
 
     def look() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import httpx2
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import ConnectionOrigin
+from qcode.providers.connection import Connection, ConnectionOrigin, check_address
 from qcode.providers.errors import error_of_response, error_of_stream, redact, with_origin
+from qcode.providers.sdk import connection_lost_error, convert_error, response_error, unreachable_error
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -281,3 +283,33 @@ def test_error_of_a_decoder_gets_its_provider_and_keeps_its_facts() -> None:
     assert error.message == "acme: too much *** (529)"
     assert (error.kind, error.status, error.retry_after) == (bare.kind, 529, 3)
     assert (error.request_id, error.code, error.param) == ("r", "c", "p")
+
+
+@pytest.mark.parametrize(
+    ("base_url", "shown"),
+    [
+        ("https://me:canary1@acme.test/v1", "https://(hidden)@acme.test/v1"),
+        ("https://canary1@acme.test/v1/chat/completions", "https://(hidden)@acme.test/v1"),
+        ("https://me:canary1/canary2@acme.test/v1", "https://(hidden)@acme.test/v1"),
+        ("https://acme.test/v1?key=canary1", "https://acme.test/v1?(hidden)"),
+    ],
+)
+def test_credentials_in_the_address_are_never_shown(base_url: str, shown: str) -> None:
+    connection = Connection(name="acme", base_url=base_url, base_url_source="ACME_BASE_URL")
+    failures = [
+        error_of_response(connection.origin, 404, {}, b"", now=NOW),
+        connection_lost_error(connection),
+        convert_error(connection, OSError("broken")),
+        convert_error(connection, httpx2.ReadTimeout("silence")),
+        convert_error(connection, httpx2.InvalidURL("no")),
+        response_error(connection, 301, {"location": "https://other.test"}, b""),
+        unreachable_error(connection, "no route"),
+    ]
+    assert [failure.message for failure in failures if shown not in failure.message] == []
+    assert "canary" not in str(failures)
+
+
+def test_credentials_in_an_invalid_address_are_never_shown() -> None:
+    with pytest.raises(ProviderError, match=r"acme: \"https://\(hidden\)@acme.test:99999/v1\"") as caught:
+        check_address("acme", "https://me:canary@acme.test:99999/v1")
+    assert "canary" not in caught.value.message

@@ -122,7 +122,7 @@ def assert_same(session_folders: SessionFolders, prefix: str, names: list[str]) 
     assert [name for name in names if name in left] == left
     decided = set(names) - set(left)
     for name in decided:
-        paths.clear_key_cache()
+        paths.files_without_key.clear()
         verdict = PathJudge(session_folders).judge(f"{prefix}{name}", "read")
         assert verdict.is_allowed, f"{prefix}{name} in {session_folders.root}: {verdict.reason}"
     return decided
@@ -214,7 +214,7 @@ def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.Mon
         make_file(src / name)
     changed = (src / names[0]).stat().st_ctime_ns
     monkeypatch.setattr(time, "time_ns", lambda: changed + 1_000_000)
-    paths.clear_key_cache()
+    paths.files_without_key.clear()
     assert PathJudge(session_folders_for(home, "repo")).names_to_judge("src/", names) == []
     assert not paths.files_without_key
 

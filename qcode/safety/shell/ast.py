@@ -107,12 +107,19 @@ class SimpleCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandList:
-    """Scripts joined by operators, left to right; a newline is a `;`."""
+class ListItem:
+    """A script in a list."""
 
-    first: Script
-    others: tuple[tuple[Operator, Script], ...]
-    """The other scripts, each with the operator before it."""
+    operator: Operator
+    """The operator before the script; `;` for the first script and after a newline."""
+    script: Script
+
+
+@dataclass(frozen=True, slots=True)
+class CommandList:
+    """Scripts joined by operators, which bash runs from left to right."""
+
+    items: tuple[ListItem, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,16 +169,17 @@ class _FlowPass:
 
         Example: in `cd a && x; y`, `x` runs in `a`, and `y` in `a` or in the folder in which the line started.
         """
-        succeeded, failed = self.add_script(script.first, folders)
-        for operator, right in script.others:
-            if operator == "&&":
-                succeeded, right_failed = self.add_script(right, succeeded)
-                failed |= right_failed
-            elif operator == "||":
-                right_succeeded, failed = self.add_script(right, failed)
-                succeeded |= right_succeeded
-            else:
-                succeeded, failed = self.add_script(right, succeeded | failed)
+        succeeded = failed = folders
+        for item in script.items:
+            match item.operator:
+                case "&&":
+                    succeeded, item_failed = self.add_script(item.script, succeeded)
+                    failed |= item_failed
+                case "||":
+                    item_succeeded, failed = self.add_script(item.script, failed)
+                    succeeded |= item_succeeded
+                case ";":
+                    succeeded, failed = self.add_script(item.script, succeeded | failed)
         return succeeded, failed
 
     def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:

@@ -22,6 +22,7 @@ from qcode.safety.shell.ast import (
     UNREADABLE,
     CommandList,
     Expansion,
+    ListItem,
     Loop,
     Negation,
     Operator,
@@ -122,7 +123,7 @@ def bash_parser() -> Parser:
 def _sequence(scripts: list[Script]) -> Script:
     if not scripts:
         raise UnsupportedSyntax("the command is incomplete")
-    return CommandList(scripts[0], tuple((";", script) for script in scripts[1:])) if len(scripts) > 1 else scripts[0]
+    return scripts[0] if len(scripts) == 1 else CommandList(tuple(ListItem(";", script) for script in scripts))
 
 
 def _single_word(word: tuple[Word, ...]) -> Word:
@@ -233,16 +234,17 @@ class _SyntaxReader(_Nodes):
 
     def _list(self, node: Node) -> Script:
         """Return a list of commands. Its nodes are nested on the left, so a loop walks them without recursion."""
-        chain: list[tuple[Operator, Node]] = []
+        later_items: list[tuple[Operator, Node]] = []
         while node.type == "list":
             left, *middle, right = self.children(node, _LINES, {"&&", "||"})
             named = [child for child in middle if child.type != "comment"]
             if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.substitution_depth):
                 raise UnsupportedSyntax("it joins commands in a way that qcode cannot check")
-            chain.append(("&&" if named[0].type == "&&" else "||", right))
+            later_items.append(("&&" if named[0].type == "&&" else "||", right))
             node = left
-        first = self.statement(node)
-        return CommandList(first, tuple((operator, self.statement(right)) for operator, right in reversed(chain)))
+        items = [ListItem(";", self.statement(node))]
+        items += [ListItem(operator, self.statement(right)) for operator, right in reversed(later_items)]
+        return CommandList(tuple(items))
 
     def _loop(self, node: Node) -> Script:
         """Return `for name in words`."""
@@ -287,12 +289,15 @@ class _SyntaxReader(_Nodes):
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _TEST_BLANKS:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
         opening, closing = Word(text[:size]), Word(text[-size:])
-        (_, first), *others = split_tests(inside, expansions)
-        if others and size == 1:
+        tests = [
+            ListItem(operator, SimpleCommand((opening, *words, closing)))
+            for operator, words in split_tests(inside, expansions)
+        ]
+        if len(tests) == 1:
+            return tests[0].script
+        if size == 1:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
-        tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in others]
-        first_test = SimpleCommand((opening, *first, closing))
-        return CommandList(first_test, tuple(tests)) if tests else first_test
+        return CommandList(tuple(tests))
 
     def _read_redirected(self, node: Node) -> Script:
         """Return a statement with its redirections, such as `sort < a > b`."""
@@ -422,7 +427,7 @@ def split_words(text: str) -> tuple[Word, ...]:
 
 
 def split_tests(text: str, expansions: tuple[Expansion, ...] = ()) -> list[tuple[Operator, tuple[Word, ...]]]:
-    """Return the words between the operators `&&` and `||`, each time with the operator before, `;` for the first."""
+    """Split `text` at `&&` and `||`. Return the words of each part with the operator before it, first a `;`."""
     lexer = _Lexer(text, expansions)
     tests: list[tuple[Operator, tuple[Word, ...]]] = []
     operator: Operator = ";"
