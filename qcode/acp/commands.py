@@ -21,8 +21,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.skills.skill import Skill
+    from qcode.config.definitions import CustomCommands
 
-# The description of each command, and the hint about its argument.
 BUILT_IN = {
     "compact": ("Replace older messages by a summary.", "what to keep"),
     "context": ("Show what fills the context window.", ""),
@@ -35,6 +35,7 @@ BUILT_IN = {
     "skills": ("List the skills, or run one by name.", "name"),
     "trust": ("Show what this folder contains; with accept: trust it.", "accept"),
 }
+"""The description of each command, and the hint about its argument, empty if it has none."""
 _MAX_DECISIONS = 20
 
 
@@ -68,13 +69,11 @@ class SessionCommands:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self.output_count = 0
-        """The number of texts that commands have sent to the client."""
 
     def available_commands_update(self) -> JsonObject:
         """Return the update that lists all commands."""
         rows = [_command_row(name, description, hint) for name, (description, hint) in BUILT_IN.items()]
-        for custom in self._agent.custom_commands(tuple(BUILT_IN)).commands:
+        for custom in self._read_custom_commands().commands:
             description = custom.description or custom.prompt.strip().split("\n", 1)[0]
             rows.append(_command_row(custom.name, one_line(description, 200), one_line(custom.argument, 100)))
         rows += [
@@ -95,6 +94,10 @@ class SessionCommands:
             description = prompt.description or f"A prompt of {prompt.server}."
             yield _command_row(prompt.handle, description, prompt.hint)
 
+    def _read_custom_commands(self) -> CustomCommands:
+        """Read the custom commands from files, without those that have the name of a built-in one."""
+        return self._agent.custom_commands(tuple(BUILT_IN))
+
     def match_command(self, text: str) -> tuple[str, str] | None:
         """Return the command at the start of a prompt and its argument; None if there is no such command."""
         if not text.startswith("/"):
@@ -102,13 +105,13 @@ class SessionCommands:
         name, _, argument = text[1:].partition(" ")
         if name.strip() in BUILT_IN:
             return name.strip(), argument.strip()
-        custom = self._agent.custom_commands(tuple(BUILT_IN)).match_command(text)
+        custom = self._read_custom_commands().match_command(text)
         exists = custom is not None or self._skill(name) is not None
         return (name, argument) if exists else None
 
     def _command_names(self) -> tuple[str, ...]:
         """Return the names of all commands that are not skills."""
-        return (*BUILT_IN, *(command.name.lower() for command in self._agent.custom_commands(tuple(BUILT_IN)).commands))
+        return (*BUILT_IN, *(command.name.lower() for command in self._read_custom_commands().commands))
 
     def _skill(self, name: str) -> Skill | None:
         """Return the skill that `/name` runs."""
@@ -208,7 +211,7 @@ class SessionCommands:
 
     def _run_custom(self, name: str, argument: str) -> CommandOutcome:
         prompt = f"/{name} {argument}".rstrip()
-        match = self._agent.custom_commands(tuple(BUILT_IN)).match_command(prompt)
+        match = self._read_custom_commands().match_command(prompt)
         if match is None:
             return PromptCommand(prompt)  # the file of the command was deleted meanwhile
         custom, arguments = match

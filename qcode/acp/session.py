@@ -115,6 +115,8 @@ class EditorSession:
         self._model_lock = asyncio.Lock()
         """Held during a change of the model, so that the last request wins and a prompt waits for it."""
         self.commands = commands.SessionCommands(agent)
+        self._own_text_count = 0
+        """The number of texts of qcode itself, for their message ids."""
         start_warnings = (notice.text for notice in agent.start_notices() if notice.level != "info")
         self._opening_notices = [*problems, *start_warnings]
         """Warnings for the first turn."""
@@ -439,9 +441,9 @@ class EditorSession:
 
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
-        self.commands.output_count += 1
+        self._own_text_count += 1
         for start in range(0, len(text), MAX_CHUNK_CHARS):
-            message_id = f"command-{self.commands.output_count}"
+            message_id = f"command-{self._own_text_count}"
             self.send(chunk("agent_message_chunk", text[start : start + MAX_CHUNK_CHARS], message_id))
 
     def _current_settings(self) -> _Settings:

@@ -16,6 +16,8 @@ from qcode.protocol.errors import UsageError
 from qcode.protocol.model import effort_of_budget
 from qcode.text.numbers import seconds_of, whole_number
 
+FOLDER_FLAGS = "[-C DIR] [--trust] [--settings FILE] [--json]"
+"""The flags of a subcommand that shows facts about a folder, for its usage line."""
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
 """The values of flags given without `=`. argparse would read the next word, the prompt, as the value."""
 _PRINT_FLAGS = frozenset(name for flag in FLAGS if "-p" in flag.names for name in flag.names)

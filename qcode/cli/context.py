@@ -12,7 +12,7 @@ from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.terminal import ask, working_folder, write_stderr
 from qcode.cli.trust import TrustAnswer, TrustQuestion, is_trusted, note_for_pipes
 from qcode.config.paths import ConfigPaths
-from qcode.protocol.errors import ConfigError, UsageError
+from qcode.protocol.errors import ConfigError, ExitCode, UsageError
 from qcode.text.clean import plain_line
 
 _MAX_SESSION_CHOICES = 9
@@ -80,6 +80,14 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     except ConfigError as error:
         return context, error
     return context, None
+
+
+def report_problem(problem: ConfigError | None) -> int:
+    """Report the error that `folder_context` returned, if any, on stderr; return the exit code of the subcommand."""
+    if problem is None:
+        return ExitCode.OK
+    write_stderr(str(problem))
+    return problem.exit_code
 
 
 def context_without_config(options: Options) -> RunContext:

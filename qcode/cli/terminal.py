@@ -37,6 +37,11 @@ def write_stdout(data: str | bytes) -> None:
         raise OutputLost(error) from error
 
 
+def write_lines(*lines: str) -> None:
+    """Write lines to stdout; raise `OutputLost`."""
+    write_stdout("".join(f"{line}\n" for line in lines))
+
+
 @contextmanager
 def result_on_failure(result: Callable[[ErrorInfo | None], bytes]) -> Iterator[None]:
     """Write a result if the body fails, and raise the failure again for the line on stderr.

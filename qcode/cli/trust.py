@@ -197,7 +197,7 @@ def is_trusted(
         return False
     answer = ask_user(question)
     if answer == "always":
-        problem = save_trust(root, state_dir, status.files, folder) if not status.problem else status.problem
+        problem = status.problem or save_trust(root, state_dir, status.files, folder)
         if problem:
             write_stderr(problem)
     return answer != "restricted"

@@ -24,12 +24,13 @@ def config_schema() -> dict[str, Any]:
             table = _subtable(table, part)
         _put_property(table, key.path[-1], _value_schema(key))
         # A provider accepts the keys of `[network]` directly, and also in a table `network`.
-        if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL_PATHS:
-            _put_property(_subtable(table, "network"), key.path[-1], _value_schema(key))
+        match key.path:
+            case ("providers", "*", name) if ("network", name) in _PATHS:
+                _put_property(_subtable(table, "network"), name, _value_schema(key))
     return schema
 
 
-_GLOBAL_PATHS = {key.path for key in KEYS}
+_PATHS = {key.path for key in KEYS}
 
 
 def _table() -> dict[str, Any]:
@@ -55,7 +56,9 @@ def _put_property(table: dict[str, Any], part: str, value: Mapping[str, Any]) ->
 def _value_schema(key: Key) -> dict[str, Any]:
     schema: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
     if key.choices:
-        schema["enum"] = [item for item in schema["enum"] if item in key.choices or item not in key.kind.choices]
+        # Without the choices of the kind that this key does not allow in a file, such as the mode `bypass`.
+        not_allowed = set(key.kind.choices) - set(key.choices)
+        schema["enum"] = [choice for choice in schema["enum"] if choice not in not_allowed]
     if key.default not in (None, ()):
         schema["default"] = key.default
     return schema

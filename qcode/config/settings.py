@@ -52,11 +52,13 @@ def key(
     is_project_allowed: bool = True,
 ) -> _T:
     """Declare a field as a key of the configuration."""
-    meta = KeySchema(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
+    schema = KeySchema(kind, meaning, flag, is_secret, is_joined, is_project_allowed)
+    metadata, is_printed = {"key": schema}, not is_secret
     if isinstance(default, Mapping):
-        empty: object = field(default_factory=lambda: MappingProxyType({}), metadata={"key": meta}, repr=not is_secret)
-        return cast(_T, empty)
-    return field(default=default, metadata={"key": meta}, repr=not is_secret)
+        # dataclasses reject a mapping as a default. Every mapping here is empty by default.
+        table: object = field(default_factory=lambda: MappingProxyType({}), metadata=metadata, repr=is_printed)
+        return cast(_T, table)
+    return field(default=default, metadata=metadata, repr=is_printed)
 
 
 _NO_STRINGS: Mapping[str, str] = MappingProxyType({})
@@ -64,7 +66,7 @@ _NO_STRINGS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output limits, and the recovery of a reply that reaches one."""
+    """The output limits, and the recovery of truncated replies."""
 
     max_tokens: int | None = key(
         None,
@@ -436,7 +438,7 @@ class ModelSettings:
         "(Responses) and Gemini 3 at their own addresses",
     )
     output: Output = field(default_factory=Output)
-    """The values of flags, then those of the model, then those of `[output]`."""
+    """Merged from flags, the settings of the model and `[output]`; the first source that sets a key is used."""
     price: Price | None = None
 
 
@@ -583,11 +585,11 @@ class Settings:
         return self.origins.get(name, DEFAULT)
 
     def output_for(self, model: str) -> Output:
-        """Return the output settings of a `provider/model`: from flags, then of the model, then the global settings."""
+        """Return the output settings of a `provider/model`, or the global settings if it has none."""
         settings = self.models.get(model)
         return self.output if settings is None else settings.output
 
     def network_for(self, provider: str) -> Network:
-        """Return the network settings of a provider, which override the global settings."""
+        """Return the network settings of a provider, or the global settings if it has none."""
         settings = self.providers.get(provider)
         return self.network if settings is None else settings.network

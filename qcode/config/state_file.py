@@ -15,6 +15,7 @@ from qcode.text.json import JsonObject, parse_object
 
 PRIVATE = 0o600
 """The mode of a file that only this user can read and write."""
+# A link could lead to a file of another user, and opening a pipe would wait for its writer.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -38,7 +39,7 @@ def read(path: Path) -> bytes:
 
 
 def load_json(path: Path) -> JsonObject:
-    """Return the JSON object in a file, which is read with `read`; an empty one if there is none."""
+    """Return the JSON object in a file, empty if there is none or if another user could have written the file."""
     try:
         return parse_object(read(path).decode("utf-8")) or {}
     except UnicodeDecodeError:
@@ -46,14 +47,14 @@ def load_json(path: Path) -> JsonObject:
 
 
 def save_json(path: Path, value: JsonObject) -> None:
-    """Replace the file by `value`; raise `OSError` as `replace` does."""
+    """Replace the file by `value`. Raise `OSError`; the file is then unchanged."""
     replace(path, json.dumps(value, indent=1).encode("ascii"))
 
 
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool = False) -> None:
     """Replace the file, which need not exist, by `content`. Raise `OSError`; the file is then unchanged.
 
-    A missing folder is created. With `is_synced`, return after the content is synced to disk.
+    A missing folder is created. With `is_synced`, the content is on the disk when the function returns.
     """
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 
@@ -86,7 +87,7 @@ def create_private_folder(folder: Path) -> None:
 
 
 def append(path: Path, line: bytes) -> None:
-    """Append one line to a file, which is created if it is missing; raise `OSError` if that fails."""
+    """Append one line to a file, and create the file if it is missing. Raise `OSError`."""
     create_private_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:

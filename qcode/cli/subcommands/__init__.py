@@ -15,7 +15,7 @@ def run_subcommand(name: str, arguments: Sequence[str]) -> int:
         case "config":
             from qcode.cli.subcommands.config import run_config as run
         case "doctor":
-            from qcode.cli.subcommands.reports import run_doctor as run
+            from qcode.cli.subcommands.doctor import run_doctor as run
         case "help":
             from qcode.cli.subcommands.help import run_help as run
         case "hooks":
@@ -25,7 +25,7 @@ def run_subcommand(name: str, arguments: Sequence[str]) -> int:
         case "mcp":
             from qcode.cli.subcommands.mcp import run_mcp as run
         case "models":
-            from qcode.cli.subcommands.reports import run_models as run
+            from qcode.cli.subcommands.models import run_models as run
         case "permissions":
             from qcode.cli.subcommands.permissions import run_permissions as run
         case "replay":
@@ -35,9 +35,9 @@ def run_subcommand(name: str, arguments: Sequence[str]) -> int:
         case "skills":
             from qcode.cli.subcommands.skills import run_skills as run
         case "stats":
-            from qcode.cli.subcommands.reports import run_stats as run
+            from qcode.cli.subcommands.sessions import run_stats as run
         case "themes":
-            from qcode.cli.subcommands.reports import run_themes as run
+            from qcode.cli.subcommands.themes import run_themes as run
         case "trust":
             from qcode.cli.trust import run_trust as run
         case "uninstall":

@@ -15,10 +15,9 @@ from pathlib import Path
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import configured_rules
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.context import check_theme, folder_context
-from qcode.cli.subcommands.reports import FOLDER_FLAGS
-from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, parse_subcommand
+from qcode.cli.context import check_theme, folder_context, report_problem
+from qcode.cli.terminal import write_lines, write_stderr, write_stdout
 from qcode.config.load import Scope, file_layer
 from qcode.config.paths import ConfigPaths, project_file, with_tilde
 from qcode.config.schema import KeyPath, dotted, find_key
@@ -27,8 +26,8 @@ from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json
 
 _USE = (
-    "use: qcode config path or schema; qcode config set KEY VALUE or unset KEY, with --project for this project's "
-    f"file; or qcode config show {FOLDER_FLAGS}"
+    f"use: qcode config path, qcode config schema, qcode config show {FOLDER_FLAGS}, qcode config set KEY VALUE "
+    "[--project], or qcode config unset KEY [--project]"
 )
 
 
@@ -40,7 +39,7 @@ def run_config(arguments: Sequence[str]) -> int:
     match words:
         case ["path"]:
             file = str(ConfigPaths.from_env(os.environ).config_file)
-            write_stdout(json.dumps({"path": file}) + "\n" if "json" in flags else f"{file}\n")
+            write_lines(json.dumps({"path": file}) if "json" in flags else file)
             return ExitCode.OK
         case ["schema"]:
             from qcode.config.json_schema import schema_text
@@ -52,7 +51,7 @@ def run_config(arguments: Sequence[str]) -> int:
         case ["set", name, value]:
             return _change(options, name, value, is_project="project" in flags, is_json="json" in flags)
         case ["unset", name]:
-            return _change(options, name, typed=None, is_project="project" in flags, is_json="json" in flags)
+            return _change(options, name, None, is_project="project" in flags, is_json="json" in flags)
         case _:
             raise invalid_arguments(words, _USE)
 
@@ -62,18 +61,16 @@ def _show(options: Options, *, is_json: bool) -> int:
     rows = setting_rows(context.settings)
     if is_json:
         listed: Json = [{"key": row.key, "value": row.value, "origin": str(row.origin)} for row in rows]
-        write_stdout(json.dumps({"error": str(problem) if problem else None, "settings": listed}) + "\n")
-    else:
-        for warning in context.settings.warnings:
-            write_stderr(warning)
-        write_stdout("".join(f"{row.key} = {row.value}  ({with_tilde(str(row.origin))})\n" for row in rows))
-        if problem is not None:
-            write_stderr(str(problem))
-    return ExitCode.OK if problem is None else problem.exit_code
+        write_lines(json.dumps({"error": str(problem) if problem else None, "settings": listed}))
+        return ExitCode.OK if problem is None else problem.exit_code
+    for warning in context.settings.warnings:
+        write_stderr(warning)
+    write_lines(*(f"{row.key} = {row.value}  ({with_tilde(str(row.origin))})" for row in rows))
+    return report_problem(problem)
 
 
 def _change(options: Options, name: str, typed: str | None, *, is_project: bool, is_json: bool) -> int:
-    """Set or remove a key of the user's or the project's file, and report the result."""
+    """Set a key of the user's or the project's file to the value as typed, or remove it (None); report the result."""
     from qcode.config.edit import change_checked
 
     if name == "ui.theme" and typed is not None:
@@ -88,10 +85,9 @@ def _change(options: Options, name: str, typed: str | None, *, is_project: bool,
         path = change_checked(file, name, typed, scope, configured_rules)
     after = _values(file, scope)
     if is_json:
-        value = after.get(path)
-        write_stdout(json.dumps({"key": dotted(path), "value": value, "file": str(file)}) + "\n")
+        write_lines(json.dumps({"key": dotted(path), "value": after.get(path), "file": str(file)}))
     else:
-        write_stdout(f"{_change_text(path, before.get(path), after, file)}\n")
+        write_lines(_change_text(path, before, after, file))
     if before != after:
         if note := _safety_note(path, typed):
             write_stderr(note)
@@ -117,15 +113,16 @@ def _values(file: Path, scope: Scope) -> dict[KeyPath, str]:
     return {path: value_text(key, values[path].value) for path, key in keys.items() if key is not None}
 
 
-def _change_text(path: KeyPath, before: str | None, after: dict[KeyPath, str], file: Path) -> str:
-    """Return the line about a change. `before` is the old value of the key, `after` has the new values of the file."""
-    value = after.get(path)
-    if value is None and any(other[: len(path)] == path for other in after):
-        return f"{dotted(path)} is set in {with_tilde(str(file))}"
-    if value is None:
-        return f"{dotted(path)} is not set in {with_tilde(str(file))}" + (f" (was {before})" if before else "")
-    was = f" (was {before})" if before not in (None, value) else ""
-    return f"{dotted(path)} = {value}{was} in {with_tilde(str(file))}"
+def _change_text(path: KeyPath, before: dict[KeyPath, str], after: dict[KeyPath, str], file: Path) -> str:
+    """Return the line about a change of the key `path`. `before` and `after` are the values in the file."""
+    name, location = dotted(path), with_tilde(str(file))
+    old_value, value = before.get(path), after.get(path)
+    was = f" (was {old_value})" if old_value is not None and old_value != value else ""
+    if value is not None:
+        return f"{name} = {value}{was} in {location}"
+    # A value that is a table sets the keys below `path`: `mcp_servers.git.command`.
+    is_table = any(key[: len(path)] == path for key in after)
+    return f"{name} is set in {location}" if is_table else f"{name} is not set in {location}{was}"
 
 
 # The effects of the modes and of the values of `tools.sandbox`, for `_safety_note`.
@@ -162,15 +159,17 @@ def _safety_note(path: KeyPath, typed: str | None) -> str:
 
 
 def _precedence_note(options: Options, context: RunContext, path: KeyPath, file: Path, *, is_project: bool) -> str:
-    """Return why another source overrides the file for this key, empty if none does."""
+    """Return why the new value in `file` does not apply: another source sets the key. Empty if the value applies.
+
+    `context` is from before the change.
+    """
     if is_project and not context.is_trusted:
         return "this folder is not trusted, so its file is ignored; qcode trust accept trusts it"
-    now, problem = folder_context(replace(options, trust=options.trust or context.is_trusted))
-    origin = now.settings.origin(dotted(path))
-    if problem is not None or origin.kind == "default" or str(file) in origin.where:
+    # A folder that was trusted for this change counts as trusted here too.
+    changed_context, problem = folder_context(replace(options, trust=options.trust or context.is_trusted))
+    settings, name, key = changed_context.settings, dotted(path), find_key(path)
+    origin = settings.origin(name)
+    if problem is not None or key is None or origin.kind == "default" or str(file) in origin.where:
         return ""
-    key = find_key(path)
-    explicit = now.settings.explicit_values.get(dotted(path))
-    if key is None:
-        return ""
-    return f"{with_tilde(str(origin))} takes precedence: {dotted(path)} is still {value_text(key, explicit)}"
+    value = value_text(key, settings.explicit_values.get(name))
+    return f"{with_tilde(str(origin))} takes precedence: {name} is still {value}"

@@ -1,4 +1,4 @@
-"""`qcode sessions`: list, show, export, delete and import the sessions of a folder.
+"""`qcode sessions`: list, show, export, delete and import the sessions of a folder; `qcode stats`: their totals.
 
 Sessions are exported to a new file or to standard output. An import does not change the files of other programs.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
+from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, parse_subcommand
+from qcode.cli.context import folder_context, report_problem
+from qcode.cli.terminal import InputEnded, ask, short_path, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
 from qcode.protocol.messages import typed_text
@@ -37,11 +37,12 @@ _USE = {
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
     "import": "use: qcode sessions import [PATH...] [--all] [--yes] [--json]",
 }
-_FOLDER_FLAGS = {"cwd", "trust", "settings"}
+_USE_OF_STATS = f"use: qcode stats [--all] {FOLDER_FLAGS}"
+_COMMON_FLAGS = {"cwd", "trust", "settings"}
 _FLAGS = {
-    "list": {"json", *_FOLDER_FLAGS},
-    "export": {"format", "turns", "no_tools", "output", *_FOLDER_FLAGS},
-    "import": {"all", "yes", "json", *_FOLDER_FLAGS},
+    "list": {"json", *_COMMON_FLAGS},
+    "export": {"format", "turns", "no_tools", "output", *_COMMON_FLAGS},
+    "import": {"all", "yes", "json", *_COMMON_FLAGS},
 }
 
 
@@ -61,14 +62,34 @@ def run_sessions(arguments: Sequence[str]) -> int:
             code = _export(store, selection, flags, settings)
         case ["import", *paths] if flags.keys() <= _FLAGS["import"]:
             code = _import(state_dir, root, [Path(path) for path in paths], flags)
-        case ["show", selection] if flags.keys() <= _FOLDER_FLAGS:
+        case ["show", selection] if flags.keys() <= _COMMON_FLAGS:
             code = _show(store, selection)
-        case ["delete", selection] if flags.keys() <= _FOLDER_FLAGS:
+        case ["delete", selection] if flags.keys() <= _COMMON_FLAGS:
             write_stdout(f"deleted {store.delete(selection)}\n")
             code = ExitCode.OK
         case _:
             raise invalid_arguments(arguments, _USE[action])
     return code or (ExitCode.OK if problem is None else problem.exit_code)
+
+
+def run_stats(arguments: Sequence[str]) -> int:
+    """Print the totals of this folder's sessions, or of all sessions; return the exit code."""
+    options, words, flags = parse_subcommand("stats", arguments, _USE_OF_STATS)
+    if words:
+        raise invalid_arguments(words, _USE_OF_STATS)
+    from qcode.agent.models.client import price_of
+    from qcode.agent.sessions.stats import Stats
+
+    context, problem = folder_context(options)
+    stats = Stats(lambda name: price_of(name, context.settings.models))
+    folder = SessionStore(context.paths.state_dir, context.root).folder
+    files = folder.parent.glob("*/*.jsonl") if "all" in flags else folder.glob("*.jsonl")
+    stats.read(sorted(files))
+    if "json" in flags:
+        write_lines(json.dumps(stats.as_json()))
+    else:
+        write_lines(*map(clean, stats.lines()))
+    return report_problem(problem)
 
 
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:

@@ -167,7 +167,10 @@ class HostApprovals:
                 case {"type": "setMode", "mode": str(mode)}:
                     self._controls.set_mode(mode)
                 case {"type": "addDirectories" | "removeDirectories" as kind, "directories": list(folders)}:
-                    self._controls.use_folders(folders, are_added=kind == "addDirectories")
+                    if kind == "addDirectories":
+                        self._controls.add_folders(folders)
+                    else:
+                        self._controls.remove_folders(folders)
                     if is_kept:
                         self._controls.notice(Notice("info", _FOR_THIS_RUN))
                 case {"type": "addRules", "behavior": "deny" | "ask" as effect, "rules": list(rules)}:

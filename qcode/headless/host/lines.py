@@ -34,10 +34,12 @@ from qcode.values import dataclass
 CLAUDE_CODE_VERSION = "2.1.330"
 """The version of Claude Code whose protocol this implements."""
 MAX_LINE_CHARS = 1_000_000
-_FIRST_LIMIT = 400_000
-"""The length to which texts are shortened first; then to a quarter of it, and so on, until the line is short enough."""
+_FIRST_TEXT_LIMIT = 400_000
+"""The first limit for the texts of a line that is too long. Each further attempt has a quarter of the limit before."""
 _NO_IMAGE = "[an image is left out of this line, which is too long]"
-_AGENT, _LISTED_AGENT = "Agent", "Task"
+_AGENT_TOOL = "Agent"
+_AGENT_TOOL_IN_LISTS = "Task"
+"""Claude Code calls this tool by its old name in lists."""
 _SUBTYPES = {
     "error_max_tokens": "error_during_execution",
     "error_refusal": "error_during_execution",
@@ -63,7 +65,7 @@ class Names:
     def list_name(self, name: str) -> str:
         """Return the name in lists of tools and of denied calls."""
         tool_name = self.tool_name(name)
-        return _LISTED_AGENT if tool_name == _AGENT else tool_name
+        return _AGENT_TOOL_IN_LISTS if tool_name == _AGENT_TOOL else tool_name
 
     def input_of(self, call: ToolCall) -> JsonObject:
         """Return the arguments of a call."""
@@ -136,21 +138,27 @@ class HostLines(StreamLines):
         return without_null_counts(usage)
 
     def reply(self, event: ev.ReplyFinished) -> list[JsonObject]:
-        if self.parent is not None and not self._forwards_subagent_text and event.message is not None:
+        """Return the lines of a reply, for a sub-agent usually only those of its calls."""
+        is_of_subagent = self.parent is not None
+        if is_of_subagent and not self._forwards_subagent_text and event.message is not None:
             calls = Message(event.message.role, event.message.calls)
             event = replace(event, message=calls if calls.blocks else None)
         lines = super().reply(event)
         for line in lines:
-            if line["type"] == "assistant" and event.stop is StopReason.MAX_TOKENS:
+            if line["type"] != "assistant":
+                continue
+            if event.stop is StopReason.MAX_TOKENS:
                 line["error"] = "max_output_tokens"
-            elif line["type"] == "assistant" and event.stop is None:
+            elif event.stop is None:  # the reply was cut off before its stop reason
                 line["aborted"] = True
         return lines
 
     def results(self, message: Message) -> list[JsonObject]:
         """Return a line for each result, because a line has one `tool_use_result`."""
-        single_results = [Message(message.role, (block,)) for block in message.blocks]
-        return [line for single_result in single_results for line in super(HostLines, self).results(single_result)]
+        lines: list[JsonObject] = []
+        for result in message.blocks:
+            lines += super().results(Message(message.role, (result,)))
+        return lines
 
 
 def status_line(status: str | None, mode: str) -> JsonObject:
@@ -211,12 +219,19 @@ def without_null_counts(usage: JsonObject) -> JsonObject:
 
 def encode_bounded(line: JsonObject) -> bytes:
     """Return the line as `encode` does, with long texts shortened until it has at most `MAX_LINE_CHARS` characters."""
-    data, limit = encode(line), _FIRST_LIMIT
-    while len(data) > MAX_LINE_CHARS and len(data.decode("utf-8", "replace")) > MAX_LINE_CHARS and limit:
+    data = encode(line)
+    limit = _FIRST_TEXT_LIMIT
+    while _is_too_long(data) and limit:
         shortened = _shortened(line, limit)
         assert isinstance(shortened, dict)
-        data, limit = encode(shortened), limit // 4
+        data = encode(shortened)
+        limit //= 4
     return data
+
+
+def _is_too_long(data: bytes) -> bool:
+    # Bytes first: a line with few enough bytes, which is the usual case, need not be decoded to count its characters.
+    return len(data) > MAX_LINE_CHARS and len(data.decode("utf-8", "replace")) > MAX_LINE_CHARS
 
 
 def _shortened(value: Json, limit: int) -> Json:

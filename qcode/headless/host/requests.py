@@ -33,6 +33,7 @@ _STATES = {
     "refused": "disabled",
     "restricted": "disabled",
 }
+_BYTES_PER_TOKEN = 4  # an estimate
 _NAME_TAKEN = "the configuration has a server of this name"
 
 
@@ -80,27 +81,29 @@ class RunControls:
             raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
         self._agent.permissions.set_never_asks(mode == NEVER_ASKS)
         self._agent.conversation.set_mode(qcode_mode)
-        self._reported_mode = ""
-        self.report_mode()
+        self._report_mode()  # also if the mode is the same, as an answer to the host
 
-    def report_mode(self) -> None:
+    def report_mode_change(self) -> None:
         """Send the permission mode to the host if it has changed, for example by the approval of a plan."""
         if self.mode != self._reported_mode:
-            self._reported_mode = self.mode
-            self._wire.send_soon({**status_line(None, self.mode), **self.ids()})
+            self._report_mode()
 
-    def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
-        """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
-        current = self._agent.context.added_folders
-        if not are_added:
-            removed = {Path(str(folder)) for folder in folders}
-            self._agent.use_folders([path for path in current if path not in removed])
-            return
+    def _report_mode(self) -> None:
+        self._reported_mode = self.mode
+        self._wire.send_soon({**status_line(None, self.mode), **self.ids()})
+
+    def add_folders(self, folders: list[Json]) -> None:
+        """Add folders to the workspace for this run; raise `ValueError` with one line."""
         try:
             added = [resolve_added_folder(str(folder)) for folder in folders]
         except QcodeError as problem:
             raise ValueError(str(problem)) from None
-        self._agent.use_folders(tuple(dict.fromkeys((*current, *added))))
+        self._agent.use_folders(tuple(dict.fromkeys((*self._agent.context.added_folders, *added))))
+
+    def remove_folders(self, folders: list[Json]) -> None:
+        """Remove added folders from the workspace for this run."""
+        removed = {Path(str(folder)) for folder in folders}
+        self._agent.use_folders([path for path in self._agent.context.added_folders if path not in removed])
 
 
 def effort_of(tokens: Json) -> Effort | None:
@@ -157,16 +160,17 @@ def context_usage(agent: Agent) -> JsonObject:
         "maxTokens": report.window,
         "rawMaxTokens": report.window,
         "percentage": round(100 * report.used / report.window) if report.window else 0,
-        "gridRows": [],
+        "gridRows": [],  # the picture that Claude Code draws; hosts require the field
         "model": conversation.model,
         "memoryFiles": [
-            {"path": str(file.path), "type": "Project", "tokens": file.used_bytes // 4} for file in memory.files
+            {"path": str(file.path), "type": "Project", "tokens": file.used_bytes // _BYTES_PER_TOKEN}
+            for file in memory.files
         ],
         "mcpTools": [
             {"name": tool.name, "serverName": tool.server, "tokens": tool.tokens} for tool in offered if tool.server
         ],
         "agents": [
-            {"agentType": kind.name, "source": "built-in", "tokens": len(kind.purpose) // 4}
+            {"agentType": kind.name, "source": "built-in", "tokens": len(kind.purpose) // _BYTES_PER_TOKEN}
             for kind in conversation.kinds
         ],
     }
@@ -207,7 +211,7 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
 async def set_servers(
     agent: Agent, request: JsonObject, connections: Callable[[Sequence[str]], Mapping[str, Connect]]
 ) -> JsonObject:
-    """Replace the tool servers that the host named; return the changes, and why a server cannot be used.
+    """Replace the tool servers that the host set; return the changes, and why a server cannot be used.
 
     `connections` returns the functions that connect to servers inside the host, by name.
     """

@@ -375,7 +375,7 @@ class HostRun(Run):
 
     async def _handle_event(self, event: TurnEvent) -> None:
         await super()._handle_event(event)
-        self._session.controls.report_mode()
+        self._session.controls.report_mode_change()
 
     def approve(self, approval: CallApproval) -> None:
         task = asyncio.get_running_loop().create_task(self._ask_host(approval))

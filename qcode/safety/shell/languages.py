@@ -1,4 +1,4 @@
-"""Checks of arguments that no table can describe: small sed, awk and jq programs, and builtins of bash. Pure.
+"""Checks of arguments that `commands.toml` cannot describe: sed, awk and jq scripts, and builtins of bash. Pure.
 
 Each check is an allowlist: it accepts what is known to only read input and print, and anything else needs approval.
 """
@@ -6,6 +6,7 @@ Each check is an allowlist: it accepts what is known to only read input and prin
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from qcode.safety.protected_paths import is_secret
@@ -29,9 +30,13 @@ _SED_GROUP = rf"\{{{_SED_START}{_SED_VERB}(?:;{_SED_START}{_SED_VERB})*+;?+\s*+\
 _SED_COMMAND = rf"{_SED_START}(?:{_SED_VERB}|{_SED_GROUP})"
 _SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*+;?+\s*+")
 
+MAX_SCRIPT = 2_000
+"""The maximum length of a script that is read, in characters."""
+
 # A string without an end is matched as a whole and refused. Otherwise each escaped quote would be tried as a start.
 _AWK_STRING = r'"(?:[^"\\\n]|\\[^\n])*+(?P<end>"?)'
 _AWK_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[(?!\^?\])[^\]/\\\n\[]++\])++/"
+# A slash starts a pattern only at the start of a line, after one of these characters or operators, or after `|`.
 _AWK_LITERALS = re.compile(rf"{_AWK_STRING}|(?P<before>(?:^|[({{,;!~\n}}]|&&|\|\|)[ \t]*){_AWK_REGEX}")
 _AWK_ALLOWED_NAMES = frozenset(
     {
@@ -68,15 +73,16 @@ _JQ_OUTSIDE_NAMES = re.compile(
 
 def is_reading_sed(script: str) -> bool:
     """Return whether a GNU sed script only selects, deletes and changes the lines that it prints."""
-    return len(script) < 2_000 and _SED.fullmatch(script) is not None
+    return len(script) < MAX_SCRIPT and _SED.fullmatch(script) is not None
 
 
 def is_reading_awk(script: str) -> bool:
     """Return whether an awk program only reads its input and prints to the output."""
-    if len(script) > 2_000 or not script.replace("\n", " ").isprintable():
+    if len(script) > MAX_SCRIPT or not script.replace("\n", " ").isprintable():
         return False
-    bare = _AWK_LITERALS.sub(_without_awk_literal, script)
-    if _AWK_REFUSED.search(bare) or "/" in _AWK_DIVISION.sub(" ", bare):
+    bare = _AWK_LITERALS.sub(_awk_literal_as_number, script)
+    has_unclear_slash = "/" in _AWK_DIVISION.sub(" ", bare)
+    if has_unclear_slash or _AWK_REFUSED.search(bare):
         return False
     for match in _AWK_NAME.finditer(bare):
         name, next_character = match[1], match[2]
@@ -86,13 +92,16 @@ def is_reading_awk(script: str) -> bool:
     return not _awk_redirects(bare)
 
 
-def _without_awk_literal(match: re.Match[str]) -> str:
-    return '"' if match["end"] == "" else f"{match['before'] or ''} 0 "
+def _awk_literal_as_number(literal: re.Match[str]) -> str:
+    """Return a 0 in place of a string or pattern; for a string without an end a quote, which `_AWK_REFUSED` matches."""
+    if literal["end"] == "":
+        return '"'
+    return f"{literal['before'] or ''} 0 "
 
 
 def is_reading_jq(script: str) -> bool:
     """Return whether a jq filter reads only its input."""
-    bare = _jq_code(script) if len(script) < 2_000 else None
+    bare = _jq_code(script) if len(script) < MAX_SCRIPT else None
     return bare is not None and _JQ_PLAIN.fullmatch(bare) is not None and _JQ_OUTSIDE_NAMES.search(bare) is None
 
 
@@ -101,29 +110,34 @@ def _jq_code(script: str) -> str | None:
 
     `"a \\(.x) b"` becomes ` .x `.
     """
-    # One count of open parentheses for the filter, and one for each expression in a string around the position.
     position = 0
     code: list[str] = []
-    open_counts = [0]
+    # The number of open parentheses: of the filter, then of each expression around `position`, the innermost last.
+    open_parentheses = [0]
     while position < len(script):
-        ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
-        # The string around an expression continues after the parenthesis.
-        match = _JQ_STRING_REST.match(script, position + 1) if ends_expression else _JQ_PARTS.match(script, position)
-        if match is None:
+        is_in_expression = len(open_parentheses) > 1
+        if is_in_expression and open_parentheses[-1] == 0 and script[position] == ")":
+            # The expression ends, and the string around it continues.
+            open_parentheses.pop()
+            part = _JQ_STRING_REST.match(script, position + 1)
+        else:
+            part = _JQ_PARTS.match(script, position)
+        if part is None:
             return None
-        position = match.end()
-        if ends_expression:
-            open_counts.pop()
-        if match["stop"] is not None:  # a string, or its part before an expression
-            code.append(" ")
-            if match["stop"] != '"':
-                open_counts.append(0)
-            continue
-        code.append(match[0])
-        open_counts[-1] += _PARENTHESES.get(match[0], 0)
-        if open_counts[-1] < 0:
+        position = part.end()
+        match part["stop"]:
+            case '"':
+                code.append(" ")
+            case r"\(":
+                code.append(" ")
+                open_parentheses.append(0)
+            case None:  # not a string
+                code.append(part[0])
+                open_parentheses[-1] += _PARENTHESES.get(part[0], 0)
+        if open_parentheses[-1] < 0:
             return None
-    return "".join(code) if len(open_counts) == 1 else None
+    is_complete = len(open_parentheses) == 1
+    return "".join(code) if is_complete else None
 
 
 def _awk_redirects(bare: str) -> bool:
@@ -146,7 +160,7 @@ def _awk_redirects(bare: str) -> bool:
 
 
 Roles = tuple[tuple[Word, Role], ...]
-"""Words with the role of each."""
+"""Words with the role of each; `list`, for example, is a file whose metadata is read."""
 
 _NUMBER = re.compile(r"[+-]?\d{1,12}", re.ASCII)
 _TEST_OF_FILE = frozenset(f"-{letter}" for letter in "efdsrwxLhbcpSgukOGN")
@@ -168,55 +182,65 @@ def roles_of_test(name: str, words: tuple[Word, ...]) -> Roles | str:
 
 def script_refusal(name: str, arguments: ParsedArguments) -> str:
     """Return why a script or another argument of this program may do more than read; empty if all only read."""
-    for role, accepts in (("sed", is_reading_sed), ("awk", is_reading_awk), ("jq", is_reading_jq)):
-        for word in arguments.by_role(role):  # type: ignore[arg-type]  # the three roles of scripts
-            if not word.is_known or word.has_glob or word.is_home or not accepts(word.text):
+    for role, only_reads in _SCRIPT_CHECKS.items():
+        for script in arguments.by_role(role):
+            is_literal = script.is_known and not script.has_glob and not script.is_home
+            if not is_literal or not only_reads(script.text):
                 return f"this {role} script may do more than read"
-    check = _CHECKS.get(name)
-    return check(arguments) if check is not None else ""
+    refusal_of = _ARGUMENT_CHECKS.get(name)
+    return refusal_of(arguments) if refusal_of is not None else ""
 
 
-def _search(arguments: ParsedArguments) -> str:
+_SCRIPT_CHECKS: Mapping[Role, Callable[[str], bool]] = {
+    "sed": is_reading_sed,
+    "awk": is_reading_awk,
+    "jq": is_reading_jq,
+}
+
+
+def _search_refusal(arguments: ParsedArguments) -> str:
     """Refuse globs of secrets: `rg -g .env x` searches files that it would otherwise skip."""
     globs = arguments.values("-g", "--glob", "--iglob", "--include")
     names = [glob.rsplit("/", 1)[-1] for glob in globs if not glob.startswith("!")]
     return "it looks for files that contain secrets" if any(map(is_secret, names)) else ""
 
 
-def _awk(arguments: ParsedArguments) -> str:
+def _awk_refusal(arguments: ParsedArguments) -> str:
     """Refuse assignments among operands, as in `awk '…' x=1 file`, and special variables, as in `-v FS=x`."""
     files = [word.text for word, role in arguments.operands if role == "read"]
     if any("=" in name for name in files):
         return "it sets a variable of awk"
     names = [value.partition("=")[0] for value in arguments.values("-v", "--assign")]
-    return (
-        "" if all(re.fullmatch(r"[a-z_]\w*", name) for name in names) else "qcode cannot check this assignment of awk"
-    )
+    are_ordinary = all(re.fullmatch(r"[a-z_]\w*", name) for name in names)
+    return "" if are_ordinary else "qcode cannot check this assignment of awk"
 
 
-def _printenv(arguments: ParsedArguments) -> str:
+def _printenv_refusal(arguments: ParsedArguments) -> str:
+    """Refuse variables that may hold a secret, and `printenv` alone, which prints all."""
     names = [word.text for word, _ in arguments.operands]
     return "" if names and SAFE_VARIABLES.issuperset(names) else "an environment variable may hold a secret"
 
 
-def _printf(arguments: ParsedArguments) -> str:
+def _printf_refusal(arguments: ParsedArguments) -> str:
     """Refuse the forms that assign variables in bash: `-v` and `%n`."""
-    template = arguments.operands[0][0]
-    is_known = template.is_known and not template.text.startswith("-") and _STORING_FORMAT.search(template.text) is None
-    return "" if is_known else "this form of printf may do more than print"
+    template, _ = arguments.operands[0]
+    only_prints = (
+        template.is_known and not template.text.startswith("-") and _STORING_FORMAT.search(template.text) is None
+    )
+    return "" if only_prints else "this form of printf may do more than print"
 
 
-def _command(arguments: ParsedArguments) -> str:
+def _command_refusal(arguments: ParsedArguments) -> str:
     """Accept `command -v NAME`, which looks up a name; `command NAME` runs it."""
     return "" if arguments.has("-v", "-V") else "command runs the program that follows it"
 
 
-_CHECKS = {
-    **dict.fromkeys(("awk", "gawk", "mawk"), _awk),
-    **dict.fromkeys(("rg", "grep"), _search),
-    "command": _command,
-    "printenv": _printenv,
-    "printf": _printf,
+_ARGUMENT_CHECKS = {
+    **dict.fromkeys(("awk", "gawk", "mawk"), _awk_refusal),
+    **dict.fromkeys(("rg", "grep"), _search_refusal),
+    "command": _command_refusal,
+    "printenv": _printenv_refusal,
+    "printf": _printf_refusal,
 }
 
 
@@ -245,11 +269,13 @@ def _test(words: tuple[Word, ...]) -> Roles | str:
 
 def _double_bracket(words: tuple[Word, ...]) -> Roles | str:
     """Return the roles in `[[ … ]]`, which does not split words and accepts a pattern on the right."""
-    # So an expansion outside quotes is one word, not `words`; and the `*` of `[[ $x == a* ]]` expands to no files.
-    inside = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
-    if len(inside) == 3 and inside[1].text in _TEST_OF_TEXT and inside[2].has_glob:
-        inside = (*inside[:2], replace(inside[2], has_glob=False))
-    return _test(inside)
+    # `[[ -f $x ]]` has one operand even if $x contains a blank.
+    words = tuple(replace(word, unknown="text") if word.unknown == "words" else word for word in words)
+    match words:
+        case (left, operator, pattern) if operator.text in _TEST_OF_TEXT:
+            # The `*` of `[[ $x == a* ]]` does not expand to files.
+            words = (left, operator, replace(pattern, has_glob=False))
+    return _test(words)
 
 
 def _is_number(word: Word) -> bool:
