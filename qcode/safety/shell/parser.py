@@ -237,10 +237,11 @@ class _SyntaxReader(_Nodes):
         later_items: list[tuple[Operator, Node]] = []
         while node.type == "list":
             left, *middle, right = self.children(node, _LINES, {"&&", "||"})
-            named = [child for child in middle if child.type != "comment"]
-            if len(named) != 1 or named[0].type not in ("&&", "||") or (len(middle) > 1 and self.substitution_depth):
+            operators = [child.type for child in middle if child.type != "comment"]
+            has_comment = len(operators) < len(middle)
+            if operators not in (["&&"], ["||"]) or (has_comment and self.substitution_depth):
                 raise UnsupportedSyntax("it joins commands in a way that qcode cannot check")
-            later_items.append(("&&" if named[0].type == "&&" else "||", right))
+            later_items.append(("&&" if operators == ["&&"] else "||", right))
             node = left
         items = [ListItem(";", self.statement(node))]
         items += [ListItem(operator, self.statement(right)) for operator, right in reversed(later_items)]
@@ -255,15 +256,10 @@ class _SyntaxReader(_Nodes):
         values = [child for child in children[3:-1] if child.is_named]
         _check_separated(values)
         words = tuple(word for value in values for word in self._words(value))
-        return Loop(self._variable(self.text(children[1])), words, self._body(children[-1]))
-
-    def _variable(self, name: str) -> str:
+        name = self.text(children[1])
         if _VARIABLE.fullmatch(name) is None:
             raise UnsupportedSyntax(f"a loop in it sets {name}")
-        return name
-
-    def _body(self, node: Node) -> Script:
-        return self.script_of(node, "do", "done")
+        return Loop(name, words, self.script_of(children[-1], "do", "done"))
 
     def _command(self, node: Node) -> SimpleCommand:
         """Return a simple command. The name of its program must be one word without an expansion."""
@@ -470,7 +466,9 @@ class _Lexer:
         return self.position < len(self.text)
 
     def word(self) -> Word:
-        start, parts, is_quoted, is_split = self.position, list[str](), False, False
+        start = self.position
+        parts: list[str] = []
+        is_quoted = is_split = False
         if start == len(self.text):
             raise UnsupportedSyntax("it lacks a word")
         is_home = self._starts_at_home()
@@ -504,19 +502,12 @@ class _Lexer:
 
     def _bare_text(self, char: str, *, is_first: bool) -> str:
         """Return the next character outside quotes; raise if bash may read it in another way."""
-        if (
-            char == "~"
-            and not is_first
-            and not (self.text[self.position - 1].isalnum() or self.text[self.position - 1] in "_.^-")
-        ):
-            raise UnsupportedSyntax("it has a ~ that may be a home folder")
-        if char == PLACEHOLDER:
-            self.position += 1
-            return char
-        if char in "*?~{}!" or is_plain(self.text, self.position):
-            self.position += 1
-            return char
-        if char in "[]" and is_first and self._is_alone():
+        if char == "~" and not is_first:
+            before = self.text[self.position - 1]
+            if not before.isalnum() and before not in "_.^-":  # `PATH=~/bin` expands, `HEAD~1` does not
+                raise UnsupportedSyntax("it has a ~ that may be a home folder")
+        is_literal = char == PLACEHOLDER or char in "*?~{}!" or is_plain(self.text, self.position)
+        if is_literal or (char in "[]" and is_first and self._is_alone()):
             self.position += 1
             return char
         if char == "$":
