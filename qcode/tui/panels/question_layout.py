@@ -28,10 +28,12 @@ _UNLIMITED = 1_000
 _MIN_DETAIL_ROWS = 2
 _GOOD_DETAIL_ROWS = 7
 """If all choices in full would leave fewer rows to the detail, only the current choice may have several rows."""
-_MAX_LOW_NOTES = 2
+_MAX_NOTE_ROWS_IF_LOW = 2
 _MIN_CHOICES = 2
 _MARK_ROWS = 1
+"""The row below the detail with the numbers of hidden rows."""
 _TITLE_MARK_CELLS = 5
+"""The cells for these numbers at the end of the title, such as ` ↓12`."""
 _HIGHLIGHT_MARK, _NO_MARK = "› ", "  "
 _MIN_LABEL_CELLS = 20
 _MAX_WRITTEN_CELLS = 40
@@ -80,7 +82,8 @@ class QuestionText:
         if not self.hidden_notes or not self.show_all_key:
             return self.notes
         first, *others = self.notes
-        return (*first, (f" · {self.show_all_key} show all reasons", style_of("dim"))), *others
+        key_span = (f" · {self.show_all_key} show all reasons", style_of("dim"))
+        return ((*first, key_span), *others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ _ARRANGEMENTS = (
         wraps_others=True,
     ),
     _Arrangement(max_title=_UNLIMITED, max_notes=_UNLIMITED, wraps_current=True),
-    _Arrangement(max_title=_UNLIMITED, max_notes=_MAX_LOW_NOTES, wraps_current=True),
+    _Arrangement(max_title=_UNLIMITED, max_notes=_MAX_NOTE_ROWS_IF_LOW, wraps_current=True),
     _Arrangement(max_title=2, max_notes=1, wraps_current=True),
     _Arrangement(max_title=2, max_notes=1),
     _Arrangement(max_title=1, max_notes=1),
@@ -149,31 +152,63 @@ def arrange(
     """
     title = wrap_title(text, width)
     notes = [wrap(note, width) for note in text.notes_with_key]
-    max_notes = _MAX_LOW_NOTES if is_low else _UNLIMITED
-    arrangements = tuple(arrangement for arrangement in _ARRANGEMENTS if arrangement.max_notes <= max_notes)
-    if text.is_warning:
-        arrangements = (
-            *(replace(arrangement, max_notes=_UNLIMITED, min_detail=0) for arrangement in arrangements),
-            _ARRANGEMENTS[-1],
-        )
-    for arrangement in arrangements:
+    for arrangement in _arrangements(is_low=is_low, is_warning=text.is_warning):
         rows = _rows_of(text, arrangement, title, notes, width)
-        min_rows = min(detail_rows, arrangement.min_detail)
-        if arrangement.min_detail > 1 and detail_rows > arrangement.min_detail:
-            min_rows += _MARK_ROWS  # with fewer rows, the title has the mark
         free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
+        min_rows = _min_scroll_rows(arrangement, detail_rows)
         if free_rows >= min_rows:
             return replace(rows, scroll_rows=max(free_rows - kept_rows, min_rows))
+    # Not even the smallest arrangement fits: leave out the notes, and show only the choices around the current one.
     count = max(_MIN_CHOICES, height - len(rows.title) - 1)
-    choices, indexes = _around_current(rows.choices, count, text.current)
-    free_rows = max(0, height - len(rows.title) - len(choices))
-    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, scroll_rows=free_rows, is_cut=True)
+    choices = _around_current(rows.choices, count, text.current)
+    return replace(
+        rows,
+        notes=[],
+        choices=choices.rows,
+        choice_indexes=choices.option_indexes,
+        scroll_rows=max(0, height - len(rows.title) - len(choices.rows)),
+        is_cut=True,
+    )
+
+
+def _arrangements(*, is_low: bool, is_warning: bool) -> list[_Arrangement]:
+    """Return the arrangements to try, the largest first. A warning keeps all its rows as long as possible."""
+    max_notes = _MAX_NOTE_ROWS_IF_LOW if is_low else _UNLIMITED
+    arrangements = [arrangement for arrangement in _ARRANGEMENTS if arrangement.max_notes <= max_notes]
+    if not is_warning:
+        return arrangements
+    with_whole_warning = [replace(arrangement, max_notes=_UNLIMITED, min_detail=0) for arrangement in arrangements]
+    return [*with_whole_warning, _ARRANGEMENTS[-1]]
+
+
+def _min_scroll_rows(arrangement: _Arrangement, detail_rows: int) -> int:
+    """Return the number of rows that a detail of `detail_rows` rows needs at least."""
+    if detail_rows <= arrangement.min_detail:
+        return detail_rows
+    # The row with the numbers of hidden rows. If the detail has a single row, the title shows them.
+    mark_rows = _MARK_ROWS if arrangement.min_detail > 1 else 0
+    return arrangement.min_detail + mark_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The rows of the title or the notes in one arrangement."""
+
+    shown: list[Line]
+    before: list[Line] = field(default_factory=list)
+    """Rows that scroll with the detail, above it."""
+    after: list[Line] = field(default_factory=list)
+    """Rows that scroll with the detail, below it."""
+    is_cut: bool = False
+    """Rows are truncated or scroll."""
 
 
 def _rows_of(
-    text: QuestionText, arrangement: _Arrangement, title: list[Line], wrapped_notes: list[list[Line]], width: int
+    text: QuestionText, arrangement: _Arrangement, title_rows: list[Line], wrapped_notes: list[list[Line]], width: int
 ) -> QuestionRows:
     """Return the rows of every part in one arrangement. Rows of title and notes that do not fit scroll."""
+    title = _fit_title(text, arrangement, title_rows, width)
+    notes = _fit_notes(text, arrangement, wrapped_notes, width)
     choices = choice_rows(
         text.options,
         text.current,
@@ -181,39 +216,43 @@ def _rows_of(
         wraps_current=arrangement.wraps_current,
         wraps_others=arrangement.wraps_others,
     )
-    notes = [row for rows in wrapped_notes for row in rows]
-    is_title_cut, are_notes_cut = len(title) > arrangement.max_title, len(notes) > arrangement.max_notes
-    keeps_name = text.ends_with_name and arrangement.max_title == 1
-    before: list[Line] = []
-    after: list[Line] = []
-    if is_title_cut and text.is_prose:
-        title = wrap(text.title, max(1, width - _TITLE_MARK_CELLS))
-        title, before = title[: arrangement.max_title], title[arrangement.max_title :]
-    elif is_title_cut:
-        # Only the last arrangement, which has no notes, scrolls the whole title; otherwise a pager shows it.
-        after = [] if arrangement.max_notes else title
-        title = [_title_with_name(text.title, width)] if keeps_name else clip(title, arrangement.max_title, width)
-    if are_notes_cut and not arrangement.max_notes and text.is_warning:
-        before = [*before, *notes]
-    elif are_notes_cut and not arrangement.max_notes:
-        after = [*after, *notes]
     return QuestionRows(
-        title,
-        _clip_notes(wrapped_notes, arrangement.max_notes, width),
+        title.shown,
+        notes.shown,
         choices.rows,
         choices.option_indexes,
-        before=before,
-        after=after,
-        is_cut=choices.is_cut or is_title_cut or are_notes_cut,
+        before=[*title.before, *notes.before],
+        after=[*title.after, *notes.after],
+        is_cut=choices.is_cut or title.is_cut or notes.is_cut,
     )
 
 
-def _clip_notes(wrapped_notes: list[list[Line]], max_rows: int, width: int) -> list[Line]:
-    """Return the first rows of the notes. The user's draft, which is the last of several, takes rows of the others."""
-    *reasons, draft = wrapped_notes or [[]]
-    reason_rows = [row for rows in reasons for row in rows]
-    draft_rows = clip(draft, max_rows, width)
-    return [*clip(reason_rows, max_rows - len(draft_rows), width), *draft_rows]
+def _fit_title(text: QuestionText, arrangement: _Arrangement, rows: list[Line], width: int) -> _Part:
+    max_rows = arrangement.max_title
+    if len(rows) <= max_rows:
+        return _Part(rows)
+    if text.is_prose:
+        rows = wrap(text.title, max(1, width - _TITLE_MARK_CELLS))
+        return _Part(rows[:max_rows], before=rows[max_rows:], is_cut=True)
+    has_one_row_for_name = text.ends_with_name and max_rows == 1
+    shown = [_title_with_name(text.title, width)] if has_one_row_for_name else clip(rows, max_rows, width)
+    # Only the last arrangement, which has no notes, scrolls the whole title; otherwise a pager shows it.
+    return _Part(shown, after=[] if arrangement.max_notes else rows, is_cut=True)
+
+
+def _fit_notes(text: QuestionText, arrangement: _Arrangement, wrapped_notes: list[list[Line]], width: int) -> _Part:
+    rows = [row for note_rows in wrapped_notes for row in note_rows]
+    max_rows = arrangement.max_notes
+    if len(rows) <= max_rows:
+        return _Part(rows)
+    if max_rows == 0:
+        return _Part([], before=rows, is_cut=True) if text.is_warning else _Part([], after=rows, is_cut=True)
+    # The last note is the user's draft if there are several: it gets its rows first.
+    *reasons, draft = wrapped_notes
+    reason_rows = [row for reason in reasons for row in reason]
+    shown_draft = clip(draft, max_rows, width)
+    shown_reasons = clip(reason_rows, max_rows - len(shown_draft), width)
+    return _Part([*shown_reasons, *shown_draft], is_cut=True)
 
 
 def title_spans(
@@ -326,12 +365,16 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
     gap = "\n" if option.unbroken and cell_len(option.detail) > width else "  "
     detail_spans = [(gap + detail, style_of("dim"))] if detail else []
     keys = _key_spans(option)
-    joined_keys = [(text.replace(" ", _UNBROKEN_SPACE), key_style) for text, key_style in keys]
-    wrapped = (wrap([(label, style), *spans, *detail_spans], width) for spans in (joined_keys, keys))
-    return [
-        replace(row, spans=tuple((text.replace(_UNBROKEN_SPACE, " "), span_style) for text, span_style in row.spans))
-        for row in min(wrapped, key=len)
-    ]
+    unbroken_keys = [(text.replace(" ", _UNBROKEN_SPACE), key_style) for text, key_style in keys]
+    rows = wrap([(label, style), *keys, *detail_spans], width)
+    rows_with_unbroken_keys = wrap([(label, style), *unbroken_keys, *detail_spans], width)
+    if len(rows_with_unbroken_keys) <= len(rows):
+        rows = rows_with_unbroken_keys
+    return [_with_plain_spaces(row) for row in rows]
+
+
+def _with_plain_spaces(row: Line) -> Line:
+    return replace(row, spans=tuple((text.replace(_UNBROKEN_SPACE, " "), style) for text, style in row.spans))
 
 
 def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
@@ -367,16 +410,22 @@ def _path_rows(path: str, width: int, lead: str = "") -> list[str]:
     return rows
 
 
-def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:
+def _around_current(lines: list[Line], count: int, current: int) -> ChoiceRows:
     """Return `count` choices around the current one, one row each, with arrows that point to hidden choices."""
     start = max(0, min(current - count // 2, len(lines) - count))
-    rows = lines[start : start + count]
-    indexes = list(range(start, start + len(rows)))
-    for index, arrow, has_hidden in ((0, "↑", start > 0), (len(rows) - 1, "↓", start + count < len(lines))):
-        if has_hidden and rows and indexes[index] != current:
-            (text, style), *others = rows[index].spans
-            rows[index] = Line(((f"{arrow} {text.removeprefix(_NO_MARK)}", style), *others), rows[index].lead)
-    return rows, indexes
+    indexes = list(range(start, min(start + count, len(lines))))
+    rows = [lines[index] for index in indexes]
+    if indexes and indexes[0] > 0 and indexes[0] != current:
+        rows[0] = _with_arrow(rows[0], "↑")
+    if indexes and indexes[-1] < len(lines) - 1 and indexes[-1] != current:
+        rows[-1] = _with_arrow(rows[-1], "↓")
+    return ChoiceRows(rows, indexes, is_cut=True)
+
+
+def _with_arrow(row: Line, arrow: str) -> Line:
+    """Return the row of a choice with an arrow in place of its mark."""
+    (text, style), *others = row.spans
+    return Line(((f"{arrow} {text.removeprefix(_NO_MARK)}", style), *others), row.lead)
 
 
 def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
@@ -406,5 +455,6 @@ def title_with_mark(title: list[Line], above: int, below: int, width: int) -> li
     if above and below and last.width > width - len(mark):
         mark = f" ↕{above + below}"
     if last.width > width - len(mark):
+        # A second row lets `clip` end the first one with an ellipsis.
         (last,) = clip([last, Line()], 1, width - len(mark))
     return [*first_rows, Line((*last.spans, (mark, style_of("dim"))), last.lead)]
