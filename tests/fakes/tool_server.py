@@ -55,17 +55,20 @@ def main() -> None:
     if kind == "endless":
         while True:
             sys.stdout.write("x" * 65_536)
-    if kind in ("misnumbered", "confused"):
+    if kind in ("misnumbered", "confused", "wordy"):
         misanswer(kind)
     serve(is_strict=kind == "strict")
 
 
 def misanswer(kind: str) -> None:
-    """Answer every request with a wrong id (`misnumbered`) or a parse error, followed by a line of text."""
+    """Answer every request with a wrong id (`misnumbered`), a text (`wordy`) or a parse error, and a line of text."""
     for line in sys.stdin:
-        if "id" not in json.loads(line):
+        request = json.loads(line)
+        if "id" not in request:
             continue
-        wrong = {"id": 999, "result": {}} if kind == "misnumbered" else {"id": None, "error": UNREADABLE}
+        wrong: dict[str, Any] = {"id": None, "error": UNREADABLE}
+        if kind != "confused":
+            wrong = {"id": 999, "result": {}} if kind == "misnumbered" else {"id": request["id"], "result": "ready"}
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **wrong}) + "\nsome text\n")
         sys.stdout.flush()
 

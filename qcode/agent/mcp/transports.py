@@ -22,7 +22,7 @@ from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
 from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
-from qcode.text.json import sendable_json
+from qcode.text.json import parse_object, sendable_json
 from qcode.text.numbers import exit_text
 from qcode.text.proxies import has_valid_port, is_loopback, proxy_address, proxy_problem, proxy_variable
 from qcode.tools.processes import end_program
@@ -205,18 +205,34 @@ async def _read_messages(
 def _message_of(line: bytes) -> Any:  # noqa: ANN401  # a message of the mcp package, which loads late
     """Return the message in a line; raise `ValueError` if it has none.
 
-    Half of a character, such as the escape \\ud83d that JavaScript writes for a text that it cuts, and bytes that are
-    not UTF-8 are replaced. The `mcp` package rejects them, and the call would then wait until its time limit.
+    The `mcp` package ignores an invalid response, and the request would then wait until its time limit. So half of a
+    character, such as the escape \\ud83d that JavaScript writes for a text that it cuts, and bytes that are not UTF-8
+    are replaced. Any other invalid response, such as one with a text as its result, becomes an error.
     """
     import mcp_types as types
 
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:
+    except ValueError as problem:
         replaced = sendable_json(line.decode("utf-8", "replace")).encode()
         if replaced == line:
-            raise
-    return types.jsonrpc_message_adapter.validate_json(replaced, by_name=False)
+            return _invalid_response(line, problem)
+    try:
+        return types.jsonrpc_message_adapter.validate_json(replaced, by_name=False)
+    except ValueError as problem:
+        return _invalid_response(replaced, problem)
+
+
+def _invalid_response(line: bytes, problem: ValueError) -> Any:  # noqa: ANN401  # as `_message_of`
+    """Return an error for the request that an invalid response answers; raise `problem` for any other line."""
+    import mcp_types as types
+
+    response = parse_object(line.decode("utf-8", "replace"))
+    request_id = None if response is None or "method" in response else response.get("id")
+    if isinstance(request_id, bool) or not isinstance(request_id, (int, str)):
+        raise problem
+    error = types.ErrorData(code=types.PARSE_ERROR, message="Failed to parse the response")
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 async def _read_stderr(handle: int, log: Log) -> None:

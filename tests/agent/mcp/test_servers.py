@@ -187,9 +187,10 @@ def test_unusable_server_is_named_with_its_reason(folders: ServerFolders, monkey
     [
         ("misnumbered", "it answered a request that was not sent (id 999)"),
         ("confused", "it answered with an error: expected XML"),
+        ("wordy", "its response is not a message of the protocol"),
     ],
 )
-def test_response_to_no_request_fails_the_server_at_once(kind: str, says: str, folders: ServerFolders) -> None:
+def test_wrong_response_fails_the_server_at_once(kind: str, says: str, folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec(kind=kind, startup_timeout_s=3_600))) as servers:
             assert servers.statuses()[0].problem.startswith(says)
@@ -276,6 +277,21 @@ def test_invalid_result_is_one_line_with_the_wrong_field(folders: ServerFolders)
             assert (
                 failed.content == "the server fake: its response is not valid (content: Input should be a valid list)"
             )
+            assert servers.statuses()[0].state == "ready"
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("result", ['"done"', "[]", "null", "7"])
+def test_result_that_is_not_an_object_fails_the_call_at_once(folders: ServerFolders, result: str) -> None:
+    (folders.state / "result").write_text(result)
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            async with asyncio.timeout(20):
+                failed = await call(servers, "fake__add", {"a": 1, "b": 1})
+            assert failed.is_error
+            assert failed.content == "the server fake: its response is not a message of the protocol"
             assert servers.statuses()[0].state == "ready"
 
     asyncio.run(body())
