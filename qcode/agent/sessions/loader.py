@@ -74,6 +74,7 @@ _PARTIAL_NOTES: dict[SessionEnd, str] = {
 """The notes of the unfinished reply at the end."""
 _UNKNOWN_IN_COPY = "running in the original session: the outcome is unknown here, nothing was run again."
 _OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again."
+EMPTY = "The file of this session is empty, so its messages are lost."
 UNFINISHED = "Restoring files was interrupted, so some may not be restored: /undo finishes it, /redo reverts it."
 
 
@@ -122,6 +123,8 @@ def rebuild(
 
     `find_partial` returns the unfinished reply with the given message number, None if there is none.
     """
+    if not contents.end and not contents.incomplete_line:
+        notice = EMPTY
     reader = _SessionReader()
     reader.history.end = end
     for record in contents.parsed():

@@ -51,7 +51,7 @@ def test_file_cut_at_any_byte_loses_at_most_the_last_record(step: int, tmp_path:
         torn = whole[:size].rpartition(b"\n")[2] if size + 1 not in ends else b""
         session, loaded = store.resume(file.stem)
         assert loaded.messages[: max(survived, 0)] == CONVERSATION[: max(survived, 0)]
-        assert bool(loaded.notices) == bool(torn), size
+        assert bool(loaded.notices) == bool(torn or not size), size
         assert (aside.read_bytes() if aside.exists() else b"") == (torn + b"\n" if torn else b"")
         session.append(LAST)
         session.close()
@@ -129,6 +129,18 @@ def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None
         (PROMPT,),
         ("1 record was skipped, written by a newer version of qcode.",),
     )
+
+
+def test_emptied_file_is_reported_and_can_be_continued(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    file.write_bytes(b"")
+    session, loaded = store.resume(file.stem)
+    session.append(PROMPT)
+    session.close()
+    lost = "The file of this session is empty, so its messages are lost."
+    assert (loaded.messages, loaded.notices) == ((), (lost,))
+    assert (store.load(file.stem).messages, store.load(file.stem).notices) == ((PROMPT,), ())
 
 
 @pytest.mark.parametrize("missing", range(len(CONVERSATION)))
