@@ -49,6 +49,8 @@ _MAX_UNDECIDED_CHARS = 400
 _BARE_KEYS = CALL_KEYS | {"tool"}
 """An object without a mark counts as a call only if it has no other keys."""
 _SPACE = re.compile(r"\s+")
+# The label that a tool or a diff writes before a line: `    12\t`, `12:`, `12-`, `src/a.py:12:`, `+`, `>`.
+_LINE_LABEL = re.compile(r"(?m)^[ \t]*+(?:(?:[^\s:]{1,200}+:)?\d{1,9}+[\t:-]|[+>|-])")
 _SEPARATORS = re.compile(
     r"</?tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|\[ARGS\]|`{3,16}(?:json|tool_calls?)?|</?minimax:tool_call>"
     r"|</?｜[^｜<>]{1,40}｜[^<>]{0,40}>|<\|[a-z_]{1,40}\|>",
@@ -213,7 +215,9 @@ class TailCalls:
 
     def _is_quoted(self, pending: str) -> bool:
         """Return whether a prompt, an attachment or a tool result contains `pending`: the model may be quoting it."""
-        sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
+        given = "\n".join(_user_texts(self._request))
+        # `read` numbers the lines of a file, so a call of several lines is found only without the numbers.
+        sources = _SPACE.sub("", given) + "\n" + _SPACE.sub("", _LINE_LABEL.sub("", given))
         parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
         return whole in sources or any(len(part) >= _MIN_QUOTE_CHARS and part in sources for part in parts)
