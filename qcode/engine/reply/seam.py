@@ -147,8 +147,10 @@ class Seam:
             self._blank = blank.split("\n", opening.max_breaks)[-1]
         self._line_break = blank or ("\n" if opening.ends_line else "")
         content = pending[len(blank) :]
-        if opening.is_indented or not (blank or opening.ends_line):  # or the text follows a lead-in on the same line
+        if opening.is_indented:
             content = content.lstrip(" \t")
+        elif not (blank or opening.ends_line) and content[:1] in (" ", "\t"):
+            content = content[1:]  # of "I left off:  1871", the second blank is part of the text
         self._removed = None
         self._continue_with(content)
         return content
