@@ -73,6 +73,14 @@ def test_host_without_a_model_list_keeps_the_requested_name(
     assert explained(names).message == "no such model (requested: lab/qwen3-codr)"
 
 
+@pytest.mark.parametrize("names", [(), ProviderError(ErrorKind.AUTH, "no access", status=403)])
+def test_host_without_a_model_list_gets_names_of_the_catalog(names: tuple[str, ...] | ProviderError) -> None:
+    host = Host(names)
+    host.name = "openai"
+    message = asyncio.run(with_nearest_models(UNKNOWN, host, "gpt-4o-minx")).message
+    assert message.startswith("no such model (requested: openai/gpt-4o-minx); the nearest: openai/gpt-4o-mini")
+
+
 def test_message_does_not_repeat_the_name() -> None:
     named = ProviderError(ErrorKind.UNKNOWN_MODEL, "model `qwen3-codr` does not exist", status=404)
     assert explained((), named).message == "model `qwen3-codr` does not exist"

@@ -147,7 +147,8 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
     """Return `error` with the requested model and the nearest model names in its message.
 
     A 404 may also mean that the address is wrong. Such an error is changed only if the host lists its models, and this
-    model is not among them.
+    model is not among them. The names of a host without a list, or with a key that may not read it, are those of the
+    catalog.
     """
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
@@ -157,13 +158,14 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
     is_about_model = error.kind is ErrorKind.UNKNOWN_MODEL
     if not is_about_model and (not names or model in names):
         return error
+    from qcode.providers import catalog
     from qcode.text.match import nearest_list, similar
 
     message = error.message.rstrip(". ")
     if model not in message:
         message = f"{message} (requested: {provider.name}/{model})"
     # A host may list a model that it does not serve at this address: do not suggest the refused name again.
-    others = tuple(name for name in names if name != model)
+    others = tuple(name for name in names or catalog.nearest(provider.name, model) if name != model)
     near = similar(model, others, MAX_NAMES) or others[:MAX_NAMES]
     if near:
         message += f"; {nearest_list(f'{provider.name}/{name}' for name in near)}"
