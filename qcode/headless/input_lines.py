@@ -85,6 +85,8 @@ def _read(value: JsonObject) -> InputLine:
         case {"type": "control_request", "request": {"subtype": str(subtype)}}:
             request = value["request"]
             return ControlRequest(subtype, value.get("request_id"), request if isinstance(request, dict) else {})
+        case {"type": "control_request", "request_id": str(request_id)}:
+            return ControlRequest("", request_id)  # its sender waits for a response with this id
         case {"type": "control_request"}:
             raise _Invalid('a control_request line needs "request": {"subtype": ...}')
         case {"type": str(kind)}:

@@ -135,6 +135,18 @@ def test_request_that_cannot_be_carried_out_is_an_error_of_that_request(
         assert host.result()["result"] == "Hello."
 
 
+@pytest.mark.parametrize("fields", [{}, {"request": 5}, {"request": {}}, {"request": {"subtype": None}}])
+def test_request_without_a_subtype_is_an_error_of_that_request(fields: dict[str, Any], tmp_path: Path) -> None:
+    with hosting(tmp_path, [Turn(text="Hello.")]) as host:
+        host.greet()
+        host.send({"type": "control_request", "request_id": "r", **fields})
+        answer = host.until(lambda line: line["type"] in ("control_response", "result"))
+        assert answer["type"] == "control_response"
+        assert (answer["response"]["subtype"], answer["response"]["request_id"]) == ("error", "r")
+        host.ask()
+        assert host.result()["result"] == "Hello."
+
+
 def test_irrelevant_lines_are_ignored_and_a_bad_message_gets_an_error_result(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
         host.greet()
