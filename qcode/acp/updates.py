@@ -408,8 +408,8 @@ def usage_update(used: int, size: int, cost: Decimal | None) -> JsonObject:
 
 def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> None:
     """Send a stored session. Each item is given with the number of the prompt that began its turn."""
-    from qcode.agent.sessions.history import Thought
     from qcode.agent.sessions.replay import ReplayedPrompt
+    from qcode.agent.sessions.shown import Thought
 
     view: TurnView | None = None
     view_turn = 0

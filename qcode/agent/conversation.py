@@ -20,9 +20,10 @@ from qcode.agent.driver import Driver, SwitchResult, start_timer
 from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refused_turn
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
-from qcode.agent.sessions.history import StoredMessage, typed_prompt
+from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.recorders import JobRecorder, ShownRecorder
 from qcode.agent.sessions.session import Session, SessionTranscript
+from qcode.agent.sessions.shown import typed_prompt
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import BackgroundCalls, Toolbox
@@ -70,8 +71,7 @@ from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import ExitPlanMode
-from qcode.tools.subagent import NAME as AGENT
-from qcode.tools.subagent import SubagentTool
+from qcode.tools.subagent import AGENT_TOOL, SubagentTool
 
 if TYPE_CHECKING:
     from qcode.agent.context.window import ContextReport
@@ -489,7 +489,7 @@ class Conversation:
         return await self._calls.with_hook_text(call, resolved, outcome, time.monotonic() - started_at)
 
     async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
-        if resolved.name == AGENT and self._toolbox.subagent_tool is not None:
+        if resolved.name == AGENT_TOOL and self._toolbox.subagent_tool is not None:
             return await self._subagents_of_turn(self._toolbox.subagent_tool).run(call, resolved.arguments)
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None

@@ -40,6 +40,7 @@ from qcode.tools.processes import DEPTH_VARIABLE
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
@@ -116,18 +117,23 @@ class AgentParts:
             skill = self._skill_tool(kinds, client.model.window)
             bound_tools = self._bind_tools(program_tools) if program_tools else ()
             self.toolbox = self._toolbox(scratch, sandbox, search, kinds, bound_tools, skill)
-            session, messages, notices = self._session(client.name)
-            messages = tuple(history) or messages
-            self.conversation = Conversation(
-                context, self.clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
-            )
+            first = self._first_session(client.name)
+            self.conversation = self._new_conversation(first.session, client, tuple(history) or first.messages, kinds)
             self._on_failure.callback(self.conversation.release)
-            self._remove_old_files(session.session_id)
+            self._remove_old_files(first.session.session_id)
             self._connect_session()
-            self.notices = (*_unused_settings(context, selection), *subagents.problems, *notices)
-            self.notices += () if self.skills is None else self.skills.notices()
+            self.notices = (*_unused_settings(context, selection), *subagents.problems, *first.notices)
+            if self.skills is not None:
+                self.notices += self.skills.notices()
             self.notices += self._use_hooks(hooks or {}, scratch)
             self._on_failure.pop_all()
+
+    def _new_conversation(
+        self, session: Session, client: ModelClient, messages: tuple[Message, ...], kinds: tuple[SubagentKind, ...]
+    ) -> Conversation:
+        return Conversation(
+            self.context, self.clients, client, self.toolbox, self.permissions, self.store, session, messages, kinds
+        )
 
     def _connect(self, selection: Selection, wrap: Callable[[Provider], Provider] | None) -> ModelClient:
         """Return a client for the model of `selection`, whose requests are observed and recorded."""
@@ -356,9 +362,10 @@ class AgentParts:
         # In a thread, because this may take long.
         threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
 
-    def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
-        """Return the new or resumed session, its earlier messages, and lines for the user about it."""
-        options, folder = self.context.options, self.context.folder
+    def _first_session(self, model: str) -> _FirstSession:
+        """Return the session with which the conversation begins: a new one, or the one that the options name."""
+        options = self.context.options
+        folder = self.context.folder
         requested = options.resume
         notices: tuple[str, ...] = ()
         if requested == LATEST:
@@ -368,15 +375,14 @@ class AgentParts:
         if requested is None:
             if options.session_id is not None and options.session_id in self.store.ids():
                 raise InputError(f"session {options.session_id} exists already; resume it with -r")
-            return self.store.create(model, folder, is_saved=not options.no_session), (), notices
+            new = self.store.create(model, folder, is_saved=not options.no_session)
+            return _FirstSession(new, notices=notices)
         if options.no_session:
             loaded = self.store.load(requested)
-            return self.store.create(model, folder, is_saved=False), loaded.messages, loaded.notices
-        if options.fork_session:
-            session, loaded = self.store.fork(requested, cwd=folder)
-        else:
-            session, loaded = self.store.resume(requested)
-        return session, loaded.messages, loaded.notices
+            return _FirstSession(self.store.create(model, folder, is_saved=False), loaded.messages, loaded.notices)
+        is_copy = options.fork_session
+        opened = self.store.fork(requested, cwd=folder) if is_copy else self.store.resume(requested)
+        return _FirstSession(opened.session, opened.loaded.messages, opened.loaded.notices)
 
     def _connect_session(self) -> None:
         """Let the session record the mode, and traces name the session."""
@@ -449,6 +455,17 @@ class AgentParts:
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known_keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstSession:
+    """The session with which a conversation begins."""
+
+    session: Session
+    messages: tuple[Message, ...] = ()
+    """The messages that were loaded from a file."""
+    notices: tuple[str, ...] = ()
+    """Lines for the user about the file."""
 
 
 def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ...]:

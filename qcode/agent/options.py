@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import Connect
     from qcode.agent.programs.answer_schema import AnswerSchema
     from qcode.agent.subagent_kinds import SubagentKind
-    from qcode.config.paths import ConfigPaths
+    from qcode.config.paths import ConfigPaths, DefinitionFolder
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
@@ -350,27 +350,29 @@ class RunContext:
         home = self.env.get("HOME", "")
         return Path(home) if home and self.options.user_config else None
 
-    def definition_folders(self, name: str) -> tuple[tuple[Path, Path | None], ...]:
-        """Return the existing folders `name` with definitions, the user's first, each with its project or None.
+    def definition_folders(self, name: str) -> tuple[DefinitionFolder, ...]:
+        """Return the existing folders `name` with definitions, the user's first.
 
         These folders belong to qcode and, unless `skills.foreign` is off, to Claude Code: `agents` means `agents/` of
         the configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
         """
-        from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, exists_or_unknown
+        from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, DefinitionFolder, exists_or_unknown
 
-        folders: list[tuple[Path, Path | None]] = []
-        if self.user_folder is not None:
-            folders.append((self.user_folder / name, None))
         reads_other_programs = self.settings.skills.foreign
+        user_folders = [] if self.user_folder is None else [self.user_folder / name]
         if self.home is not None and reads_other_programs:
-            folders.append((self.home / CLAUDE_FOLDER / name, None))
+            user_folders.append(self.home / CLAUDE_FOLDER / name)
+        project_folders: list[Path] = []
         if self.reads_project:
-            project_folders = (PROJECT_FOLDER, CLAUDE_FOLDER) if reads_other_programs else (PROJECT_FOLDER,)
-            folders += [(self.root / folder / name, self.root) for folder in project_folders]
-        # If the project is the home folder, its `.claude/agents` is listed twice. The user's entry takes precedence.
-        user_folders = {path.resolve() for path, project in folders if project is None}
-        listed = ((path, project) for path, project in folders if project is None or path.resolve() not in user_folders)
-        return tuple((path, project) for path, project in listed if exists_or_unknown(path))
+            names = (PROJECT_FOLDER, CLAUDE_FOLDER) if reads_other_programs else (PROJECT_FOLDER,)
+            project_folders = [self.root / folder / name for folder in names]
+        # If the project is the home folder, its `.claude/agents` is in both lists. It counts as the user's.
+        users = {path.resolve() for path in user_folders}
+        folders = [
+            *(DefinitionFolder(path) for path in user_folders),
+            *(DefinitionFolder(path, self.root) for path in project_folders if path.resolve() not in users),
+        ]
+        return tuple(folder for folder in folders if exists_or_unknown(folder.path))
 
     def limits(self, turn: TurnOptions) -> TurnLimits:
         """Return the limits of a turn; limits in `turn` take precedence over those of the run."""

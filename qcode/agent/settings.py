@@ -170,4 +170,5 @@ def _typed(value: object) -> str:
 
 
 def _choices(key: Key) -> tuple[str, ...]:
-    return ("true", "false") if key.kind.expected == BOOLEAN_VALUES else key.choices
+    is_boolean = key.kind.expected == BOOLEAN_VALUES
+    return ("true", "false") if is_boolean else key.choices

@@ -216,6 +216,7 @@ class SubagentRun:
         )
         if not scope.has("SubagentStop"):
             return None
+        # The turn asks this function before it ends, which is the step "stop".
         self._turn.settings = replace(self._turn.settings, steps_to_confirm=frozenset({"stop"}))
         return scope.confirm_subagent_stop
 
@@ -253,10 +254,13 @@ class SubagentRun:
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Settle an approval of this sub-agent; return False if it has no open approval with this id."""
         call_id = self._open_approvals.pop(approval_id, None)
-        settled = None if call_id is None else self._calls.settle_answer(call_id, decision)
-        if settled is not None:
-            self._driver.put_input(settled)
-        return settled is not None
+        if call_id is None:
+            return False
+        settled = self._calls.settle_answer(call_id, decision)
+        if settled is None:
+            return False
+        self._driver.put_input(settled)
+        return True
 
     def settle_by_mode(self) -> None:
         """Settle open approvals of this sub-agent by the current mode (plan mode denies changes)."""

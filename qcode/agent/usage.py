@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cache
 from operator import attrgetter
 
-from qcode.agent.sessions.history import SessionHistory, StoredMessage
+from qcode.agent.sessions.history import SessionHistory, StoredMessage, is_a_prompt
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS
 from qcode.engine.ledger import Ledger
 from qcode.protocol.events import (
@@ -30,7 +30,6 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import ToolResult
 from qcode.protocol.reply import Outcome, StopReason, WebSearched
 from qcode.protocol.usage import Price, Usage, cache_hit_rate
 from qcode.text.clean import cut
@@ -168,7 +167,7 @@ class EarlierTurns:
         """Return the numbers of the messages of each turn."""
         turns: list[list[int]] = []
         for number, stored in self._messages.items():
-            if _starts_turn(stored) or not turns:
+            if is_a_prompt(stored.entry.message) or not turns:
                 turns.append([])
             turns[-1].append(number)
         return turns
@@ -187,7 +186,7 @@ class EarlierTurns:
             rows = rows_after if is_turn_over else rows_before
             rows += sorted([*requests.named, *requests.compactions], key=attrgetter("position"))
         # The messages before the first prompt belong to no turn.
-        turns = [turn] if _starts_turn(first) else []
+        turns = [turn] if is_a_prompt(first.entry.message) else []
         return [*rows_before, *turns, *rows_after]
 
     def _requests_of(self, number: int) -> _RecordedRequests:
@@ -207,13 +206,6 @@ class _UsageRow:
     """The end of the turn was recorded, so the turn is listed even if it sent no request."""
     position: int = 0
     """The number of events that were shown with its message before; not used for a turn."""
-
-
-def _starts_turn(stored: StoredMessage) -> bool:
-    """Return whether a message begins a turn: a message of the user without tool results."""
-    message = stored.entry.message
-    has_result = any(isinstance(block, ToolResult) for block in message.blocks)
-    return message.role == "user" and not has_result
 
 
 @dataclass(frozen=True, slots=True)

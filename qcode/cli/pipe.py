@@ -229,7 +229,7 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
     match = None if agent.skills is None else agent.skills.match_typed(typed)
     try:
         if match is not None:
-            skill_prompt = asyncio.run(agent.skill_prompt(*match))
+            skill_prompt = asyncio.run(agent.skill_prompt(match.skill, match.arguments))
             typed, turn = skill_prompt.text, skill_prompt.options
             if context.options.model:  # a flag overrides the file, as for a command in TOML
                 turn = replace(turn, model="")

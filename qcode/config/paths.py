@@ -72,6 +72,15 @@ def with_tilde(path: str) -> str:
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
+@dataclass(frozen=True, slots=True)
+class DefinitionFolder:
+    """A folder of definitions, one in each file."""
+
+    path: Path
+    project: Path | None = None
+    """The project: links in the folder must not lead out of it; None for a folder of the user."""
+
+
 def exists_or_unknown(path: Path) -> bool:
     """Return whether a file, folder or link exists at `path`; True if the folder above it cannot be searched."""
     try:

@@ -287,7 +287,7 @@ class Exchange:
         elif agent.skills is not None and prompt.partition(" ")[0] != COMPACT:
             skill_match = agent.skills.match_typed(prompt)
             if skill_match is not None:
-                of_skill = await agent.skill_prompt(*skill_match)
+                of_skill = await agent.skill_prompt(skill_match.skill, skill_match.arguments)
                 model = "" if agent.context.options.model else of_skill.options.model
                 prompt = of_skill.text
                 options = replace(of_skill.options, model=model, is_append_only=options.is_append_only)

@@ -13,7 +13,7 @@ from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
-NAME = "agent"
+AGENT_TOOL = "agent"
 _MAX_DESCRIPTION_CHARS = 80
 
 
@@ -90,7 +90,7 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
             "description": "small: a cheaper, faster model, for simple lookups. same (the default): your own model.",
         }
     return ToolSpec(
-        name=NAME,
+        name=AGENT_TOOL,
         description=(
             "Give a task to a sub-agent, which works on it with separate tools and context and returns one answer. "
             "Use it when a short answer requires reading a lot (for example, how something works across many files), "

@@ -114,7 +114,7 @@ def test_one_bad_file_does_not_stop_the_others(runner: ImportRunner, monkeypatch
     out, err = runner("sessions", "import", "in", "-y")
     assert "imported 6 messages" in out
     store = SessionStore(runner.state, runner.work)
-    session, _ = store.resume(store.ids()[0])
+    session = store.resume(store.ids()[0]).session
     claude = Claude(str(runner.work))
     claude.records = claude_records(str(runner.work))
     claude.user("more")

@@ -121,7 +121,7 @@ def test_stats_of_a_folder_without_sessions_say_so(
 def test_messages_of_a_fork_are_counted_once(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = stats(capfd)["total"]
     store = SessionStore(home / "home" / "state", home / "work")
-    session, _ = store.fork(store.ids()[0], cwd=home / "work")
+    session = store.fork(store.ids()[0], cwd=home / "work").session
     session.append(user("only in the copy"), is_turn_start=True)
     session.append(assistant(Text("done")), (attempt("first", 1_000),))
     session.close()

@@ -171,7 +171,8 @@ def open_conversation(
     client = model.client(provider, limits)
     clients = ScriptedClients(context, client, limits, None if small is None else small[1].client(small[0], limits))
     if resumes:
-        session, loaded = store.resume(resumes)
+        opened = store.resume(resumes)
+        session, loaded = opened.session, opened.loaded
         messages = loaded.messages
     else:
         session, messages = store.create(client.name, work), ()

@@ -16,9 +16,8 @@ from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
 from qcode.agent.sessions.export import ExportRequest
-from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage, is_a_prompt
 from qcode.agent.sessions.library import SessionInfo, SessionLibrary
-from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.toolbox import BackgroundCalls
 from qcode.agent.usage import RecoveryMetrics, TurnUsage
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions

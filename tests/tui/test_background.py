@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import parse_attached
-from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredJob, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.shown import ShownResult, StoredJob
 from qcode.protocol.events import ToolStarted
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.tui.screens.jobs import QuitPicker

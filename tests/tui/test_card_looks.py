@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from textual.pilot import Pilot
 
-from qcode.agent.sessions.history import HistoryEntry, ShownItem, ShownResult, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.shown import ShownItem, ShownResult
 from qcode.protocol.events import Notice, StepStarted, ToolFinished, TurnEvent, TurnStarted
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant
 from qcode.protocol.reply import StopReason, TextDelta

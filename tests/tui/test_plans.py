@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.replay import plans_in
+from qcode.agent.sessions.shown import ShownResult
 from qcode.protocol.approvals import AcceptPlan, ApprovalMode, PlanApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished
 from qcode.protocol.messages import Message, assistant

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qcode.agent.sessions.file_states import FileState, RecordedChange
+from qcode.agent.sessions.history import FileState, RecordedChange
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.numbers import count_text

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
-from qcode.agent.sessions.file_states import LINK_PREFIX, FileMove, FileState, RecordedChange
+from qcode.agent.sessions.history import LINK_PREFIX, FileMove, FileState, RecordedChange
 from qcode.protocol.tools import Refused
 from qcode.tools import disk
 from qcode.tools.disk import LoadedFile, explain

@@ -35,8 +35,7 @@ from qcode.agent.checkpoints.turn_changes import (
     content_without,
     files_of_turn,
 )
-from qcode.agent.sessions.file_states import FileState
-from qcode.agent.sessions.history import Head, Move, MoveKind, SessionHistory, UserPrompt
+from qcode.agent.sessions.history import FileState, Head, Move, MoveKind, SessionHistory, UserPrompt
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
@@ -181,7 +180,7 @@ class Rewinder:
         points = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
             next_number = self._history.next_number if following is None else following.number
-            paths = [change.path for change in changes if prompt.number <= change.number < next_number]
+            paths = [change.path for change in changes if prompt.number <= change.message_number < next_number]
             stored = self._history.stored[prompt.number]
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
             points.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))

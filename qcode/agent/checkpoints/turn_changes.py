@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
-from qcode.agent.sessions.file_states import FileState, RecordedChange
-from qcode.agent.sessions.history import SessionHistory
+from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
 from qcode.protocol.tools import Refused
 from qcode.text.diff import diff_lines, line_matcher
 from qcode.text.numbers import bytes_text
@@ -93,7 +92,7 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
     changes_by_path: dict[str, dict[int, RecordedChange]] = {}
     changed_later: set[str] = set()
     for position, change in history.live_changes(number).items():
-        if change.number < next_turn:
+        if change.message_number < next_turn:
             changes_by_path.setdefault(change.path, {})[position] = change
         else:
             changed_later.add(change.path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qcode.agent.checkpoints.blobs import digest_of
-from qcode.agent.sessions.file_states import LINK_PREFIX, FileState
+from qcode.agent.sessions.history import LINK_PREFIX, FileState
 from qcode.tools.files import walk
 from qcode.values import dataclass
 

@@ -11,11 +11,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
+from qcode.agent.claude.markdown import markdown_files, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.agent.context.front_matter import FrontMatterError, split_names, unwrap_scalars
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, SubagentKinds, with_common_prompt
+from qcode.config.paths import DefinitionFolder
 from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
@@ -148,7 +149,7 @@ def _parse_max_turns(definition: Mapping[str, object]) -> int:
     return min(value, MAX_STEPS)
 
 
-def load_agents(folders: Iterable[MarkdownFolder], used_names: Collection[str]) -> SubagentKinds:
+def load_agents(folders: Iterable[DefinitionFolder], used_names: Collection[str]) -> SubagentKinds:
     """Return the kinds that Markdown files define.
 
     If several files define the same name, only the first is used. `used_names` are not available to files.
@@ -156,7 +157,7 @@ def load_agents(folders: Iterable[MarkdownFolder], used_names: Collection[str]) 
     kinds: dict[str, SubagentKind] = {}
     problems: list[str] = []
     for folder in folders:
-        for file in folder.files(problems):
+        for _, file in markdown_files(folder, problems):
             try:
                 kind = _read_agent(file, problems)
             except FrontMatterError as error:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from qcode.agent.claude.markdown import MarkdownFolder
+from qcode.agent.claude.markdown import markdown_files
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import MarkdownCommands, Skill, read_skill_file
+from qcode.config.paths import DefinitionFolder
 from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION_CHARS = 200
@@ -29,7 +30,7 @@ FIELDS: Mapping[str, str] = {
 ValueT = TypeVar("ValueT")
 
 
-def find_commands(folders: Iterable[MarkdownFolder], used_names: Collection[str]) -> MarkdownCommands:
+def find_commands(folders: Iterable[DefinitionFolder], used_names: Collection[str]) -> MarkdownCommands:
     """Return the commands in these folders. If several files have the same name, only the first is used.
 
     `used_names` are the names of skills, in lower case.
@@ -37,7 +38,7 @@ def find_commands(folders: Iterable[MarkdownFolder], used_names: Collection[str]
     commands: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
-        for name, file in folder.named_files(problems):
+        for name, file in markdown_files(folder, problems):
             lower = name.lower()
             if lower in used_names or lower in commands:
                 owner = "a skill" if lower in used_names else str(commands[lower].file)
@@ -50,7 +51,7 @@ def find_commands(folders: Iterable[MarkdownFolder], used_names: Collection[str]
     return MarkdownCommands(tuple(commands.values()), tuple(problems))
 
 
-def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
+def _read_command(name: str, file: Path, folder: DefinitionFolder) -> Skill:
     front_matter = read_skill_file(file, str(file))
     body = front_matter.body.strip()
     if not body:

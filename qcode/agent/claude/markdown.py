@@ -8,40 +8,23 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, read_front_matter
 from qcode.config.definitions import named_files
+from qcode.config.paths import DefinitionFolder
 from qcode.text.clean import one_line
-from qcode.values import dataclass
 
 MAX_BYTES = 256 * 1024
 _DOCUMENTATION_FILES = frozenset({"readme.md", "claude.md", "agents.md"})
 
 
-@dataclass(frozen=True, slots=True)
-class MarkdownFolder:
-    """A folder of definitions, one in each file."""
-
-    path: Path
-    project: Path | None = None
-    """The project: links in the folder must not lead out of it; None for a folder of the user."""
-
-    def files(self, problems: list[str]) -> Iterator[Path]:
-        """Yield the files in the order of `named_files`; add a line to `problems` for each refused file."""
-        return (file for _, file in self.named_files(problems))
-
-    def named_files(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
-        """Yield each file with its name, such as `git:commit` for `git/commit.md`."""
-        for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
-            if file.name.lower() not in _DOCUMENTATION_FILES:
-                yield name, file
-
-
-def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[MarkdownFolder, ...]:
-    """Return the folders of `RunContext.definition_folders`."""
-    return tuple(MarkdownFolder(path, project) for path, project in folders)
+def markdown_files(folder: DefinitionFolder, problems: list[str]) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of each definition, such as `git:commit` and `git/commit.md`; see `named_files`."""
+    for name, file in named_files(folder.path, problems, inside=folder.project, suffix=".md"):
+        if file.name.lower() not in _DOCUMENTATION_FILES:
+            yield name, file
 
 
 def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:

@@ -309,7 +309,6 @@ def _load_kinds(context: RunContext) -> SubagentKinds:
     if not folders:
         return SubagentKinds(KINDS)
     from qcode.agent.claude.agents import load_agents
-    from qcode.agent.claude.markdown import markdown_folders
     from qcode.config.definitions import load_custom_agents
 
     used_names = tuple(kind.name for kind in KINDS)
@@ -317,7 +316,7 @@ def _load_kinds(context: RunContext) -> SubagentKinds:
         context.user_folder, context.root, reads_project=context.reads_project, used_names=used_names
     )
     kinds = (*KINDS, *map(custom_kind, custom.agents))
-    markdown = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
+    markdown = load_agents(folders, {kind.name for kind in kinds})
     return SubagentKinds((*kinds, *markdown.kinds), (*custom.problems, *markdown.problems))
 
 

@@ -33,10 +33,11 @@ _COMMAND = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class PromptPart:
-    """A part of an expanded prompt: text of the `file`, an argument as it was `typed`, or a `command` to run."""
+    """A part of an expanded prompt."""
 
     text: str
-    kind: Literal["file", "typed", "command"] = "file"
+    kind: Literal["file", "typed", "command", "output"] = "file"
+    """Text of the file, an argument as it was typed, a command to run, or the output of a command."""
 
 
 def expand(
@@ -101,26 +102,23 @@ class _PlaceholderValues:
     def _value(self, match: re.Match[str]) -> PromptPart | None:
         """Return the value of a placeholder, None if it stays unchanged."""
         variable, item, number, name = (match[key] for key in ("variable", "item", "number", "name"))
-        if variable is not None:
-            value = self._variables.get(variable)
-            if value is None:
-                return None
-            return PromptPart(match[0].removeprefix("\\") if match["literal"] else value)
-        is_known = name is None or name in self._names
-        if match["literal"]:
-            return PromptPart(match[0].removeprefix("\\")) if is_known else None
-        if not is_known:
+        if variable is not None and variable not in self._variables:
             return None
-        if item is None and number is None and name is None:
-            self.is_used = True
-            return PromptPart(self.typed, "typed")
+        if name is not None and name not in self._names:
+            return None
+        if match["literal"]:
+            return PromptPart(match[0].removeprefix("\\"))
+        if variable is not None:
+            return PromptPart(self._variables[variable])
         self.is_used = True
         if item is not None:
             index = int(item)
         elif number is not None:
             index = int(number) - self._first_number
-        else:
+        elif name is not None:
             index = self._names[name]
+        else:
+            return PromptPart(self.typed, "typed")
         return PromptPart(self._words[index], "typed") if 0 <= index < len(self._words) else None
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
-from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
+from qcode.agent.sessions.shown import ShownResult
 from qcode.agent.sessions.turns import (
     CallView,
     PromptParts,

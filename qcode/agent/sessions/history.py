@@ -12,22 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.agent.sessions.file_states import FileMove, RecordedChange
-from qcode.protocol.events import (
-    AttemptRecord,
-    CallState,
-    Compacted,
-    Notice,
-    OutputEscalated,
-    PartialRestored,
-    Retry,
-    TurnEnded,
+from qcode.agent.sessions.shown import (
+    ShownItem,
+    ShownPrompt,
+    ShownQuestion,
+    ShownResult,
+    StoredJob,
+    title_prompt,
+    typed_prompt,
 )
+from qcode.protocol.events import AttemptRecord, Compacted, TurnEnded
 from qcode.protocol.messages import Message, ToolCall, ToolResult, typed_text
-from qcode.protocol.reply import WebSearched
-from qcode.protocol.tools import SandboxUse
 from qcode.text.json import parse_object
-from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 NumberRange: TypeAlias = "tuple[int, int]"
@@ -38,6 +34,62 @@ HeadKey: TypeAlias = "tuple[tuple[NumberRange, ...], int | None]"
 
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
+
+LINK_PREFIX = "link-"
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A version of a file. The content of a symbolic link is its target."""
+
+    digest: str
+    """The SHA-256 of the content in hexadecimal.
+
+    For a symbolic link it begins with `link-`, which earlier versions of qcode treat as missing content.
+    """
+    size: int
+    """In bytes."""
+    mode: int
+    """The permission bits."""
+    is_kept: bool = True
+    """The content is in the store and can be restored."""
+
+    @property
+    def is_link(self) -> bool:
+        return self.digest.startswith(LINK_PREFIX)
+
+    @property
+    def content_digest(self) -> str:
+        """The digest under which the content is stored."""
+        return self.digest.removeprefix(LINK_PREFIX)
+
+    def is_same(self, other: FileState | None) -> bool:
+        return other is not None and other.digest == self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """A change of a file; a state of None means that there is no file."""
+
+    message_number: int
+    """The number of the latest message before the change."""
+    path: str
+    """The absolute path."""
+    before: FileState | None
+    after: FileState | None
+    by: Literal["tool", "command"] = "tool"
+    """`tool`: reported by a tool, which is exact. `command`: detected by a comparison of files after a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileMove:
+    """A file that a move restored; a version of None means that there is no file."""
+
+    path: str
+    source: FileState | None
+    """The version before the move."""
+    target: FileState | None
+    """The version after the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,116 +149,9 @@ class AgentWork:
         return call if edited is None else replace(call, arguments=edited)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownResult:
-    """The display of a call's result."""
-
-    state: CallState
-    summary: str = ""
-    diff: str = ""
-    seconds: float | None = None
-    output: str | None = None
-    """The text that the user saw; None if it is the content of the result."""
-    ran_arguments: str = ""
-    """The arguments with which the call ran, as JSON, if the user edited them; otherwise empty."""
-    problems: str = ""
-    """The problems that an edit caused, shown below its diff."""
-    sandbox: SandboxUse = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPrompt:
-    """The text shown for a prompt, if it differs from the text sent, such as `/review src`."""
-
-    text: str
-
-
-def typed_prompt(text: str, shown: str) -> str:
-    """Return the command that was shown for a prompt, such as `/init`; otherwise `text`, which was sent.
-
-    A shown prompt that is not a command has labels in place of pasted texts. `text` is returned, which contains them.
-    """
-    return shown if shown.startswith("/") and not text.startswith(shown.split(maxsplit=1)[0]) else text
-
-
-_PASTE_LABEL = lazy_pattern(r"\[Pasted text #\d+ [^\[\]\n]{1,200}\]")
-
-
-def title_prompt(text: str, shown: str) -> str:
-    """Return the part of a prompt that can be the title of a session: the typed words without pasted texts.
-
-    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. Without
-    typed words, or without the label of a pasted text, the result is that of `typed_prompt`.
-    """
-    words = _PASTE_LABEL.sub(" ", shown).strip()
-    return words if words and words != shown.strip() else typed_prompt(text, shown)
-
-
-@dataclass(frozen=True, slots=True)
-class Thought:
-    """The duration of one section of reasoning."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ShownQuestion:
-    """An open question about a call, stored before the user answers, so that a crash does not lose the diff shown.
-
-    `diff` is the diff of an edit, otherwise empty. `arguments` are those of a call that the user or a hook edited, as
-    JSON, otherwise empty.
-    """
-
-    call_id: str
-    diff: str = ""
-    arguments: str = ""
-
-
-JOB_RUNNING = "running"
-JOB_ENDED_WITH_QCODE = "stopped when qcode ended"
-JOB_LEFT = "outcome unknown: it was running when you left the session"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredJob:
-    """A background job for a replay."""
-
-    number: int
-    since: int
-    """The number of the next message when the job started.
-
-    The job of a call belongs to the message before that number, the job of a `!` command to the next prompt.
-    """
-    state: str
-    """The state of the job, such as `exit 0`, or one of the constants above."""
-    output: str = ""
-    seconds: float = 0.0
-    """The duration until the end, or until the session was left; 0 if it is unknown."""
-
-
-ShownEvent: TypeAlias = (
-    Notice
-    | Retry
-    | OutputEscalated
-    | PartialRestored
-    | Compacted
-    | WebSearched
-    | TurnEnded
-    | ShownPrompt
-    | ShownQuestion
-    | Thought
-    | StoredJob
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownItem:
-    """An event that was shown with a message, after `offset` characters of its text."""
-
-    event: ShownEvent
-    offset: int = 0
-    is_undone: bool = False
-    """The event of a compaction that was undone; a replay leaves it out."""
+def is_a_prompt(message: Message) -> bool:
+    """Return whether a message can be a prompt: a user message without tool results."""
+    return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
 
 
 class StoredMessage:
@@ -250,6 +195,11 @@ class StoredMessage:
                 raise AttributeError(name)
             setattr(self, name, collection := kind())
             return collection
+
+    @property
+    def number(self) -> int:
+        """The number of the message in its session."""
+        return self.entry.numbers[0]
 
     @property
     def shown_prompt(self) -> str:
@@ -315,9 +265,11 @@ class Head:
     @property
     def turns(self) -> int:
         """The number of prompts of the user that led to this state."""
-        count, prompt = 0, self.prompt
+        count = 0
+        prompt = self.prompt
         while prompt is not None:
-            count, prompt = count + 1, prompt.before.prompt
+            count += 1
+            prompt = prompt.before.prompt
         return count
 
     def was_compacted_since(self, earlier: Head) -> bool:
@@ -327,7 +279,7 @@ class Head:
     @property
     def key(self) -> HeadKey:
         """The ranges and the number of the prompt, which identify a state."""
-        return self.ranges, self.prompt.number if self.prompt is not None else None
+        return self.ranges, None if self.prompt is None else self.prompt.number
 
 
 START = Head()
@@ -344,6 +296,14 @@ class Move:
     files: tuple[FileMove, ...] = ()
     changes: tuple[int, ...] = ()
     """The positions of the file changes that the move reverted or applied again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _EventPosition:
+    """An event that was shown: `stored.shown_events[index]`."""
+
+    stored: StoredMessage
+    index: int
 
 
 class SessionHistory:
@@ -366,17 +326,18 @@ class SessionHistory:
         # A process has the session open, or had it open when this copy was made: calls at its end may still run there.
         self.end: Literal["closed", "open", "copied"] = "closed"
         self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
-        # The events of each compaction, by the key of the head after it: a message, and an index in its shown events.
-        self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
+        # The positions of the events about each compaction, by the key of the head after it.
+        self._compaction_events: dict[HeadKey, list[_EventPosition]] = {}
 
     @property
     def next_number(self) -> int:
         return self.latest + 1
 
-    def add(self, number: int, stored: StoredMessage) -> None:
+    def add(self, stored: StoredMessage) -> None:
         """Add a message at the end of the conversation."""
         before = self.head
-        self._store(number, stored)
+        self._store(stored)
+        number = self.latest
         if self._early_requests:
             stored.named_requests += self._early_requests
             self._early_requests.clear()
@@ -407,15 +368,17 @@ class SessionHistory:
 
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
-        if (last := self.stored.get(self.latest)) is not None:
-            last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
+        if self.latest_message is not None:
+            work = self.latest_message.agent_work.setdefault(call_id, AgentWork())
+            work.messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
         """Add requests that belong to no message. With a `name`, they do not belong to a turn either."""
         last = self._latest_shown
-        if name:
-            named = self._early_requests if last is None else last.named_requests
-            named.append(NamedRequests(name, tuple(attempts), 0 if last is None else len(last.shown_events)))
+        if name and last is not None:
+            last.named_requests.append(NamedRequests(name, tuple(attempts), position=len(last.shown_events)))
+        elif name:
+            self._early_requests.append(NamedRequests(name, tuple(attempts)))
         elif last is not None:
             last.requests += attempts
 
@@ -426,12 +389,12 @@ class SessionHistory:
             if isinstance(item.event, StoredJob):
                 self.record_job(item.event)
             elif last is not None:
-                # A `/compact` also ends with `TurnEnded`, the second one after the message.
-                is_compaction = isinstance(item.event, Compacted) or (
-                    isinstance(item.event, TurnEnded) and last.turn_ends
-                )
-                if self.head.compacted_from is not None and is_compaction:
-                    self._compaction_items.setdefault(self.head.key, []).append((last, len(last.shown_events)))
+                # The first `TurnEnded` after a message ends its turn, each further one a `/compact`.
+                ends_compact = isinstance(item.event, TurnEnded) and bool(last.turn_ends)
+                is_about_compaction = ends_compact or isinstance(item.event, Compacted)
+                if is_about_compaction and self.head.compacted_from is not None:
+                    positions = self._compaction_events.setdefault(self.head.key, [])
+                    positions.append(_EventPosition(last, len(last.shown_events)))
                 last.shown_events.append(item)
 
     @property
@@ -460,23 +423,22 @@ class SessionHistory:
 
         `call_id` is the call that started the sub-agent. Return whether the user edited the arguments.
         """
-        if (last := self.latest_message) is None:
+        if self.latest_message is None:
             return False
-        inner = last.agent_work.setdefault(call_id, AgentWork())
-        inner.intents.add(inner_id)
-        if (arguments := parse_object(run_arguments)) is None:
-            return False
-        calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_id)
-        is_edited = any(arguments != parse_object(call.arguments) for call in calls)
+        work = self.latest_message.agent_work.setdefault(call_id, AgentWork())
+        work.intents.add(inner_id)
+        arguments = parse_object(run_arguments)
+        calls = (call for inner in work.messages for call in inner.message.calls if call.call_id == inner_id)
+        is_edited = arguments is not None and any(arguments != parse_object(call.arguments) for call in calls)
         if is_edited:
-            inner.edited_arguments[inner_id] = run_arguments
+            work.edited_arguments[inner_id] = run_arguments
         return is_edited
 
-    def compact(self, ranges: Iterable[NumberRange], new: Iterable[tuple[int, StoredMessage]]) -> None:
-        """Continue with the messages of `ranges`, which include the numbers of the `new` messages."""
+    def compact(self, ranges: Iterable[NumberRange], summaries: Iterable[StoredMessage]) -> None:
+        """Continue with the messages of `ranges`, which include the numbers of the `summaries`."""
         before = self._head_by_key[self.head.key] = self.head
-        for number, stored in new:
-            self._store(number, stored)
+        for summary in summaries:
+            self._store(summary)
         self.head = Head(tuple(ranges), before.prompt, compacted_from=before)
         self._head_by_key[self.head.key] = self.head
         self.redoable.clear()
@@ -486,22 +448,22 @@ class SessionHistory:
         """The position of the next file change."""
         return max(self.changes, default=-1) + 1
 
-    def add_change(self, change_number: int, change: RecordedChange) -> None:
+    def add_change(self, position: int, change: RecordedChange) -> None:
         """Record that a file is about to be changed; raise `ValueError` if the position is already used."""
-        if change_number in self.changes:
+        if position in self.changes:
             raise ValueError("the position is already used")
-        self.changes[change_number] = change
+        self.changes[position] = change
 
-    def void_change(self, change_number: int) -> None:
+    def void_change(self, position: int) -> None:
         """Mark the change at this position as not made."""
-        self._reverted.add(change_number)
+        self._reverted.add(position)
 
     def live_changes(self, since: int = 0) -> dict[int, RecordedChange]:
         """Return the changes from message `since` on that were not reverted, by position, in order."""
         return {
             position: change
             for position, change in sorted(self.changes.items())
-            if change.number >= since and position not in self._reverted
+            if change.message_number >= since and position not in self._reverted
         }
 
     def head_of(self, ranges: tuple[NumberRange, ...], prompt: int | None) -> Head:
@@ -533,8 +495,9 @@ class SessionHistory:
 
     def _mark_compaction(self, compacted: Head, *, is_undone: bool) -> None:
         """Mark the events of the compaction that led to the head `compacted`."""
-        for stored, index in self._compaction_items.get(compacted.key, ()):
-            stored.shown_events[index] = replace(stored.shown_events[index], is_undone=is_undone)
+        for position in self._compaction_events.get(compacted.key, ()):
+            events = position.stored.shown_events
+            events[position.index] = replace(events[position.index], is_undone=is_undone)
 
     def finish_move(self, move_id: int) -> None:
         """Mark a move as finished: all of its files are restored."""
@@ -557,11 +520,11 @@ class SessionHistory:
     def iter_all_numbers(self) -> Iterator[int]:
         """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
         prompt_numbers = {prompt.number for prompt in self.prompts()}
-        leads_to_head = True
+        is_turn_in_conversation = True
         for number, stored in self.stored.items():
             if stored.is_turn_start:
-                leads_to_head = number in prompt_numbers
-            if leads_to_head and not stored.is_summary:
+                is_turn_in_conversation = number in prompt_numbers  # otherwise the turn was undone
+            if is_turn_in_conversation and not stored.is_summary:
                 yield number
 
     def title_prompts(self) -> Iterator[str]:
@@ -570,7 +533,8 @@ class SessionHistory:
         prompts = (stored for stored in messages if stored.entry.message.role == "user")
         return (title_prompt(typed_text(stored.entry.message), stored.shown_prompt) for stored in prompts)
 
-    def _store(self, number: int, stored: StoredMessage) -> None:
+    def _store(self, stored: StoredMessage) -> None:
+        number = stored.number
         if number <= self.latest:
             raise ValueError("the number is already used")
         self.stored[number] = stored
@@ -583,15 +547,16 @@ def _is_compaction(head: Head, *, of: Head) -> bool:
 
 def extended(ranges: Sequence[NumberRange], number: int) -> tuple[NumberRange, ...]:
     """Return `ranges` with one more number at the end."""
-    first, end = ranges[-1] if ranges else (number, number)
-    if end != number:
-        return (*ranges, (number, number + 1))
-    return (*ranges[:-1], (first, number + 1))
+    if ranges:
+        first, end = ranges[-1]
+        if end == number:
+            return (*ranges[:-1], (first, number + 1))
+    return (*ranges, (number, number + 1))
 
 
 def ranges_of(numbers: Iterable[int]) -> tuple[NumberRange, ...]:
     """Return numbers as ranges, in the same order."""
     ranges: list[NumberRange] = []
     for number in numbers:
-        ranges[-1:] = extended(ranges[-1:], number)
+        ranges[-1:] = extended(ranges[-1:], number)  # replaces the last range by one or two
     return tuple(ranges)

@@ -181,16 +181,16 @@ class SessionLibrary:
             session_id = self._store.find(session_id)
             if session_id == self._conversation.session.session_id:
                 return ()
-            session, loaded = self._store.resume(session_id)
-        self._conversation.open_session(session)
-        return loaded.notices
+            opened = self._store.resume(session_id)
+        self._conversation.open_session(opened.session)
+        return opened.loaded.notices
 
     def fork(self, session_id: str = "") -> str:
         """Continue the conversation in a copy of a session, by default the open one; return its id."""
         self._check_idle()
         open_id = self._conversation.session.session_id
         with _errors_as_value_errors():
-            session, _ = self._store.fork(session_id or open_id, cwd=self._folder)
+            session = self._store.fork(session_id or open_id, cwd=self._folder).session
         self._conversation.open_session(session, is_copy=session_id in ("", open_id))
         return session.session_id
 

@@ -19,12 +19,12 @@ from qcode.agent.sessions.records import (
     inner_from_json,
     int_field,
     move_from_json,
-    new_messages_from_json,
     ranges_from_json,
     result_from_json,
     shown_from_json,
     stored_from_json,
     str_field,
+    summaries_from_json,
 )
 from qcode.protocol.events import AttemptRecord, TurnEnded
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
@@ -53,12 +53,17 @@ NOT_STARTED = "not started: this call waits for an approval or for another call.
 LOST = "(A message of this conversation could not be loaded.)"
 SessionEnd: TypeAlias = Literal["closed", "open", "copied"]
 """Why a call or a reply at the end is unfinished: see `SessionHistory.end`."""
-_MISSING_RESULTS: dict[SessionEnd, tuple[str, str]] = {
-    "closed": (INTERRUPTED, NEVER_RUN),
-    "open": (STILL_RUNNING, NOT_STARTED),
-    "copied": (UNKNOWN_IN_COPY, NOT_RUN_IN_COPY),
+_RESULTS_IF_STARTED: dict[SessionEnd, str] = {
+    "closed": INTERRUPTED,
+    "open": STILL_RUNNING,
+    "copied": UNKNOWN_IN_COPY,
 }
-"""The results of calls without one: of a call that was started, and of a call that was not."""
+"""The results of calls that were started and have no result."""
+_RESULTS_IF_NOT_STARTED: dict[SessionEnd, str] = {
+    "closed": NEVER_RUN,
+    "open": NOT_STARTED,
+    "copied": NOT_RUN_IN_COPY,
+}
 _TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept."
 _PARTIAL_NOTICES: dict[SessionEnd, str] = {
     "closed": _TEXT_KEPT,
@@ -162,7 +167,7 @@ class _SessionReader:
                 # A damaged file may have a second header: it does not change the model.
                 self._use_model(self.model or str_field(record, "model"))
             case "message":
-                self.history.add(*stored_from_json(record, self.history.next_number))
+                self.history.add(stored_from_json(record, self.history.next_number))
             case "intent" | "result" | "note" | "compaction" | "shown":
                 self._read_related(record)
             case "agent":
@@ -196,8 +201,8 @@ class _SessionReader:
         last = history.latest_message
         match record["kind"]:
             case "compaction":
-                new = new_messages_from_json(record)
-                history.compact(ranges_from_json(record.get("runs")), new)
+                summaries = summaries_from_json(record)
+                history.compact(ranges_from_json(record.get("runs")), summaries)
             case "intent" if last is not None:
                 call_id = str_field(record, "call_id")
                 last.intents.add(call_id)
@@ -243,7 +248,7 @@ class _SessionReader:
         """Read the change of a file or its revocation, or the begin or end of a move such as `/undo`."""
         match record["kind"]:
             case "change":
-                self.history.add_change(*change_from_json(record))
+                self.history.add_change(int_field(record, "change"), change_from_json(record))
             case "move":
                 self.history.apply_move(move_from_json(record, self.history))
             case "void":
@@ -260,7 +265,7 @@ class _SessionReader:
             killed = AttemptRecord("first", max_tokens=0, stop="killed", usage=Usage())
             note = _PARTIAL_NOTES[self.history.end]
             entry = HistoryEntry(partial, (killed,), note, numbers=(recovered,))
-            self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
+            self.history.add(StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
         self.skipped_lines += loaded.misplaced_records
         return LoadedSession(
@@ -374,7 +379,8 @@ class _MessageBuilder:
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
-        self.open_calls, self.reply = stored.entry.message.calls, stored
+        self.open_calls = stored.entry.message.calls
+        self.reply = stored
 
     def close_calls(self, end: SessionEnd = "closed") -> None:
         """Add a user message with results for the open calls, if there are any: no message follows that has them.
@@ -387,40 +393,49 @@ class _MessageBuilder:
 
     def _with_results(self, message: Message, end: SessionEnd = "closed") -> Message:
         """Return `message` with exactly one result for each open call."""
-        calls, self.open_calls = self.open_calls, ()
+        calls = self.open_calls
+        self.open_calls = ()
         received = [block for block in message.blocks if isinstance(block, ToolResult)]
-        if not calls and not received:
-            return message
+        other_blocks = [block for block in message.blocks if not isinstance(block, ToolResult)]
         if sorted(call.call_id for call in calls) == sorted(result.call_id for result in received):
             return message
         results: list[ToolResult] = []
         for call in calls:
-            index = next((index for index, result in enumerate(received) if result.call_id == call.call_id), None)
-            results.append(self._missing_result(call, end) if index is None else received.pop(index))
+            result = next((result for result in received if result.call_id == call.call_id), None)
+            if result is not None:
+                received.remove(result)
+            results.append(result or self._missing_result(call, end))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
-        return Message("user", (*results, *(block for block in message.blocks if not isinstance(block, ToolResult))))
+        return Message("user", (*results, *other_blocks))
 
     def _missing_result(self, call: ToolCall, end: SessionEnd) -> ToolResult:
         """Return the result of a call that no message answers: the recorded one, or a text for the model."""
-        reply, (started, not_started) = self.reply, _MISSING_RESULTS[end]
+        reply = self.reply
         recorded = reply.results.get(call.call_id) if reply is not None else None
         if recorded is not None:
             return recorded
         if reply is None or call.call_id not in reply.intents:
-            return ToolResult(call.call_id, call.name, not_started, is_error=True)
+            return ToolResult(call.call_id, call.name, _RESULTS_IF_NOT_STARTED[end], is_error=True)
         self.unknown_outcomes += 1
-        agent_text = _begun_calls_text(reply.agent_work[call.call_id]) if call.call_id in reply.agent_work else ""
+        text = _RESULTS_IF_STARTED[end]
         arguments = reply.edited_arguments.get(call.call_id)
-        edited = f" The user had edited the call; it ran with {_shortened(arguments)}." if arguments is not None else ""
-        return ToolResult(call.call_id, call.name, started + edited + agent_text, is_error=True)
+        if arguments is not None:
+            text += f" The user had edited the call; it ran with {_shortened(arguments)}."
+        if call.call_id in reply.agent_work:
+            text += _begun_calls_text(reply.agent_work[call.call_id])
+        return ToolResult(call.call_id, call.name, text, is_error=True)
 
 
 def _begun_calls_text(work: AgentWork) -> str:
     """Return text for the model about the calls that a sub-agent had started before it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in work.started_calls]
-    omitted = [f"- and {len(calls) - _MAX_LISTED_CALLS} before these"] if len(calls) > _MAX_LISTED_CALLS else []
-    return "\n".join(["\nIts sub-agent had begun:", *omitted, *calls[-_MAX_LISTED_CALLS:]]) if calls else ""
+    if not calls:
+        return ""
+    lines = ["\nIts sub-agent had begun:"]
+    if len(calls) > _MAX_LISTED_CALLS:
+        lines.append(f"- and {len(calls) - _MAX_LISTED_CALLS} before these")
+    return "\n".join([*lines, *calls[-_MAX_LISTED_CALLS:]])
 
 
 def _shortened(arguments: str) -> str:

@@ -1,17 +1,17 @@
 """The file with the text of the current reply, so that a killed process loses only the last words.
 
-`ID.partial` is beside the session file and is emptied when the reply is committed. The file is append-only JSONL,
-written without fsync: the number that the message of the reply will have, and segments of text. A segment replaces an
-earlier segment with the same index. Text that may be the start of a secret is written later, so that the whole secret
-is redacted. A new attempt that is not a continuation supersedes the text; `read_partial` returns the last attempt, or
-the superseded text if that is longer.
+`ID.partial` is beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
+without fsync. The first line has the number that the message of the reply will have. Each further line has a segment of
+the text, and replaces an earlier segment with the same index. Text that may be the start of a secret is written later,
+so that the whole secret is redacted. A new attempt that is not a continuation supersedes the text; `read_partial`
+returns the superseded text unless the last attempt is longer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -67,15 +67,15 @@ class PartialReply:
         self._has_failed = False
         self._is_begun = False  # the file has the number of this reply
         self._timer: asyncio.TimerHandle | None = None
-        self._kind: TextKind = "text"
-        self._block: int | None = None
-        self._text_block: int | None = None  # `_block`, but None for reasoning
         # The open segment; sizes are in characters.
+        self._kind: TextKind = "text"
+        self._block: int | None = None  # the block of the reply to which the segment belongs, None if it is empty
+        self._text_block: int | None = None  # `_block`, but None for reasoning
         self._segment: list[str] = []  # the texts, joined at each flush
         self._index = 0  # the index of the segment in the file
         self._size = 0
         self._written_chars = 0  # the size of the segment in the file
-        self._size_at_flush = 0
+        self._size_at_flush = 0  # the size after the last flush, which may not have written the end
         self._flush_at = FLUSH_CHARS  # the size at which the segment is written without waiting for the timer
 
     def observe(self, event: TurnEvent) -> None:
@@ -84,6 +84,7 @@ class PartialReply:
             return
         if type(event) is TextDelta:
             if event.block == self._text_block and self._timer is not None:
+                # Text that continues the segment, as nearly all events: `_add_text` would take twice as long.
                 self._segment.append(event.text)
                 self._size += len(event.text)
                 if self._size >= self._flush_at:
@@ -155,7 +156,8 @@ class PartialReply:
 
     def _flush_if_due(self) -> None:
         self._timer = None
-        self.flush(includes_last_word=self._size == self._size_at_flush)
+        is_paused = self._size == self._size_at_flush  # no text arrived since the last flush
+        self.flush(includes_last_word=is_paused)
         if self._written_chars < self._size:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_INTERVAL_S, self._flush_if_due)
 
@@ -171,43 +173,40 @@ class PartialReply:
         flush writes the text after it.
         """
         text = "".join(self._segment)
-        segment_end = self._safe_segment_end(text)
+        segment_end = self._without_partial_secret(text, _segment_end(text))
         if segment_end:
             self._write_segment(text[:segment_end])
             text = text[segment_end:]
             self._begin_segment(self._kind, self._block)
-        if segment_end and at_most_one_write:
-            end = 0
-        elif includes_last_word:
-            end = len(text)
-        else:
-            end = _end_of_words(text)
-        if end > self._written_chars:
-            end = self._safe_end(text, end)
+        if not (segment_end and at_most_one_write):
+            self._write_unfinished_segment(text, len(text) if includes_last_word else _end_of_words(text))
+        self._segment = [text]
+        self._size = self._size_at_flush = len(text)
+
+    def _write_unfinished_segment(self, text: str, end: int) -> None:
+        """Write the segment up to `end`, unless the file already has this part. It is written again when it is full."""
+        if end <= self._written_chars:
+            return
+        end = min(end, self._without_partial_secret(text, len(text)))  # exclude a secret that is still arriving
+        end = self._without_partial_secret(text, end)  # exclude a secret that `end` divides
         if end > self._written_chars:
             self._write_segment(text[:end])
             self._written_chars = end
             self._flush_at = end + FLUSH_CHARS
-        self._segment, self._size = [text], len(text)
-        self._size_at_flush = len(text)
 
-    def _safe_end(self, text: str, end: int) -> int:
-        """Return `end`, or the start of a possible secret that `end` divides or that is still arriving."""
-        end = min(end, len(text) - self._partial_secret_length(text))
+    def _without_partial_secret(self, text: str, end: int) -> int:
+        """Return `end`, or an earlier end if the text before `end` may end with the start of a secret."""
         return end - self._partial_secret_length(text[:end])
 
-    def _safe_segment_end(self, text: str) -> int:
-        """Return where to end the segment, 0 to keep it open; the end never divides a secret."""
-        end = _segment_end(text)
-        return end - self._partial_secret_length(text[:end]) if end else 0
-
     def _end_segment(self) -> None:
+        """Write the rest of the segment, and begin one that belongs to no block until text arrives."""
         self.flush(includes_last_word=True)
         self._begin_segment("text", None)
 
     def _begin_segment(self, kind: TextKind, block: int | None) -> None:
         self._index += 1
-        self._kind, self._block = kind, block
+        self._kind = kind
+        self._block = block
         self._text_block = block if kind == "text" else None
         self._segment = []
         self._size = self._written_chars = self._size_at_flush = 0
@@ -255,11 +254,12 @@ def _segment_end(text: str) -> int:
     """
     if len(text) < FLUSH_CHARS:
         return 0
-    line_end = text.rfind("\n") + 1
     key_begin = text.rfind(_KEY_BEGIN)
-    if key_begin >= 0 and _KEY_END not in text[key_begin:]:
-        line_end = key_begin
-    return line_end or (_end_of_words(text) if len(text) >= MAX_SEGMENT else 0)
+    is_in_key = key_begin >= 0 and _KEY_END not in text[key_begin:]
+    end = key_begin if is_in_key else text.rfind("\n") + 1
+    if end == 0 and len(text) >= MAX_SEGMENT:
+        return _end_of_words(text)
+    return end
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,34 +302,44 @@ def read_partial(path: Path, number: int) -> Message | None:
     `number` is the number of the next message. A reply with another number was committed, but the process ended before
     it emptied the file.
     """
+    reader = _PartialReader()
     try:
-        records = read_records(path.read_bytes()).records
-    except OSError:
+        for record in read_records(path.read_bytes()).records:
+            reader.add(record)
+    except (OSError, ValueError):
         return None
-    try:
-        shown, stored_number = _fold_records(records)
-    except ValueError:
-        return None
-    blocks = shown.blocks()
-    return assistant(*blocks) if stored_number == number and blocks else None
+    blocks = reader.longer_text().blocks()
+    return assistant(*blocks) if reader.number == number and blocks else None
 
 
-def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
-    """Return the longer of the last attempt and the superseded text, and the number of the message."""
-    live, superseded, number = _ShownText(), _ShownText(), None
-    for record in records:
+@dataclass(slots=True)
+class _PartialReader:
+    """Reads the records of the file one after the other."""
+
+    number: int | None = None
+    """The number that the message of the reply will have."""
+    live: _ShownText = field(default_factory=_ShownText)
+    """The text of the last attempt."""
+    superseded: _ShownText = field(default_factory=_ShownText)
+    """The longest text of an earlier attempt."""
+
+    def longer_text(self) -> _ShownText:
+        return self.live if self.live.size > self.superseded.size else self.superseded
+
+    def add(self, record: JsonObject) -> None:
+        """Apply a record; raise `ValueError` if it is invalid."""
         if "n" in record:
-            number = int_field(record, "n")
+            self.number = int_field(record, "n")
         elif "over" in record:
-            superseded = live if live.size > superseded.size else superseded
-            live = _ShownText()
+            self.superseded = self.longer_text()
+            self.live = _ShownText()
         elif "restored" in record:
-            live, superseded = _ShownText(), _ShownText()
+            self.superseded = _ShownText()
             # Negative numbers, because the segments and blocks that follow count from 0.
-            live.segments[-2] = _Segment("reasoning", -2, str_field(record, "reasoning"))
-            live.segments[-1] = _Segment("text", -1, str_field(record, "restored"))
+            reasoning = _Segment("reasoning", -2, str_field(record, "reasoning"))
+            text = _Segment("text", -1, str_field(record, "restored"))
+            self.live = _ShownText({-2: reasoning, -1: text})
         else:
             kind: TextKind = "reasoning" if str_field(record, "kind") == "reasoning" else "text"
             segment = _Segment(kind, int_field(record, "block"), str_field(record, "text"))
-            live.segments[int_field(record, "segment")] = segment
-    return (live if live.size > superseded.size else superseded), number
+            self.live.segments[int_field(record, "segment")] = segment

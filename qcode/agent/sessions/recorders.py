@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from qcode.agent.sessions.history import (
+from qcode.agent.sessions.session import Session, shortened_diff
+from qcode.agent.sessions.shown import (
     JOB_ENDED_WITH_QCODE,
     JOB_LEFT,
     JOB_RUNNING,
@@ -15,7 +16,6 @@ from qcode.agent.sessions.history import (
     StoredJob,
     Thought,
 )
-from qcode.agent.sessions.session import Session, shortened_diff
 from qcode.protocol.approvals import (
     CallApproval,
     ImpossibleCall,
@@ -53,9 +53,9 @@ class _JobStart:
 
     session_id: str
     """The session in which the job started."""
-    since: int
+    next_number: int
     """The number of the next message of the session at the start."""
-    at: float
+    time: float
     """The time by the clock of the recorder, in seconds."""
 
 
@@ -83,14 +83,16 @@ class JobRecorder:
             self._starts[job.number] = _JobStart(session.session_id, session.history.next_number, self._clock())
             session.history.record_job(StoredJob(job.number, session.history.next_number, JOB_RUNNING))
         else:
-            is_stopped_by_exit = job.problem == "stopped" and not job.is_stopping
-            self._record_end(job, JOB_ENDED_WITH_QCODE if is_stopped_by_exit else job.state)
+            # Neither the user nor the model stopped such a job.
+            ended_with_qcode = job.problem == "stopped" and not job.is_stopping
+            self._record_end(job, JOB_ENDED_WITH_QCODE if ended_with_qcode else job.state)
 
     def _record_end(self, job: Job, state: str) -> None:
         start = self._starts.pop(job.number, None)
         if start is None:
             return
-        session, ended = self._session(), self._stored_job(job, start, state)
+        session = self._session()
+        ended = self._stored_job(job, start, state)
         if start.session_id == session.session_id:
             session.record_shown([ShownItem(ended)])
         else:
@@ -99,7 +101,7 @@ class JobRecorder:
     def _stored_job(self, job: Job, start: _JobStart, state: str) -> StoredJob:
         omitted = job.total - len(job.recent)
         output = f"[... {omitted:,} characters omitted ...]\n{job.recent}" if omitted else job.recent
-        return StoredJob(job.number, start.since, state, output, round(self._clock() - start.at, 3))
+        return StoredJob(job.number, start.next_number, state, output, round(self._clock() - start.time, 3))
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
         """Prepare for the switch to `session`. With `is_copy`, it gets the running jobs of the open session."""
@@ -112,7 +114,7 @@ class JobRecorder:
                     self._starts[job.number] = replace(start, session_id=session.session_id)
         for number, start in self._starts.items():
             if start.session_id == session.session_id:
-                session.history.record_job(StoredJob(number, start.since, JOB_RUNNING))
+                session.history.record_job(StoredJob(number, start.next_number, JOB_RUNNING))
         if ended := self._ended_elsewhere.pop(session.session_id, None):
             session.record_shown([ShownItem(job) for job in ended])
 
@@ -135,6 +137,7 @@ class ShownRecorder:
         self._prompt = prompt
         self._begin_time = clock()
         self._tool_starts: dict[str, float] = {}
+        """The start of each running call, by call id."""
         self._asked_calls: dict[str, bool] = {}
         """The calls about which the user is asked, and whether each is the call of a sub-agent."""
         self._waits_since: float | None = None
@@ -149,7 +152,12 @@ class ShownRecorder:
 
     def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event and return it; the end of a call or of the turn gets its duration."""
-        self._measure_wait(event)
+        self._add_waited_time()
+        recorded = self._record_event(event)
+        self._update_wait(event)
+        return recorded
+
+    def _record_event(self, event: TurnEvent) -> TurnEvent:
         match event:
             case TurnStarted() if self._prompt:
                 self._record([ShownItem(ShownPrompt(self._prompt))])
@@ -171,12 +179,14 @@ class ShownRecorder:
                 self._record_reply_event(event)
         return event
 
-    def _measure_wait(self, event: TurnEvent) -> None:
-        """Add the time before `event` to `_waited_s` if the turn only waited for the user then."""
+    def _add_waited_time(self) -> None:
+        """Add the time since the last event, if the turn only waited for the user then."""
         if self._waits_since is not None:
             self._waited_s += self._clock() - self._waits_since
+
+    def _update_wait(self, event: TurnEvent) -> None:
+        """Note whether the turn only waits for the user after `event`."""
         inner = event.event if isinstance(event, AgentEvent) else event
-        is_limit_question = False
         match inner:
             case ApprovalRequested(approval=ToolApproval() | RepeatedCall() | ImpossibleCall() as approval):
                 self._asked_calls[approval.call.call_id] = bool(approval.agent)
@@ -184,24 +194,15 @@ class ShownRecorder:
                 self._asked_calls[approval.call.call_id] = False
             case ToolStarted(call=call) | ToolFinished(call=call):
                 self._asked_calls.pop(call.call_id, None)
-            case LimitReached():
-                is_limit_question = inner.is_question
             case TurnEnded():
                 self._asked_calls.clear()
             case _:
                 pass
-        running = set(self._tool_starts)
-        match event:
-            case ToolStarted(call=call):
-                running.add(call.call_id)
-            case ToolFinished(call=call):
-                running.discard(call.call_id)
-            case _:
-                pass
         # A call whose sub-agent asks the user counts as running, but it only waits.
-        agents_asking = sum(self._asked_calls.values())
-        is_waiting = bool(self._asked_calls) and len(running) <= agents_asking
-        self._waits_since = self._clock() if is_waiting or is_limit_question else None
+        asking_agents = sum(self._asked_calls.values())
+        waits_for_approval = bool(self._asked_calls) and len(self._tool_starts) <= asking_agents
+        waits_for_limit = isinstance(inner, LimitReached) and inner.is_question
+        self._waits_since = self._clock() if waits_for_approval or waits_for_limit else None
 
     def _record_question(self, approval: CallApproval) -> None:
         """Record a question about a call before the user answers it, because qcode may be killed meanwhile."""
@@ -223,7 +224,8 @@ class ShownRecorder:
                 self._has_shown = False
             case ReasoningDelta():
                 self._has_shown = True
-                self._thinking_since = self._clock() if self._thinking_since is None else self._thinking_since
+                if self._thinking_since is None:
+                    self._thinking_since = self._clock()
             case TextDelta(text=text):
                 self._end_thought()
                 self._has_shown = True
@@ -258,9 +260,12 @@ class ShownRecorder:
                 self._pending_items.append(ShownItem(event))
 
     def _start_reply(self) -> None:
-        self._pending_items, self._chars, self._thinking_since = [], 0, None
+        self._pending_items = []
+        self._chars = 0
+        self._thinking_since = None
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
-            seconds, self._thinking_since = self._clock() - self._thinking_since, None
+            seconds = self._clock() - self._thinking_since
+            self._thinking_since = None
             self._pending_items.append(ShownItem(Thought(round(seconds, 3)), self._chars))

@@ -11,25 +11,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, cast, get_args, overload
+from typing import Any, cast, get_args, overload
 
-from qcode.agent.sessions.file_states import FileMove, FileState, RecordedChange
 from qcode.agent.sessions.history import (
     MOVE_KINDS,
+    FileMove,
+    FileState,
     HistoryEntry,
     InnerMessage,
     Move,
     MoveKind,
     NumberRange,
+    RecordedChange,
     SessionHistory,
-    ShownItem,
-    ShownPrompt,
-    ShownQuestion,
-    ShownResult,
-    StoredJob,
     StoredMessage,
-    Thought,
+    is_a_prompt,
 )
+from qcode.agent.sessions.shown import ShownItem, ShownPrompt, ShownQuestion, ShownResult, StoredJob, Thought
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     ApiCalls,
@@ -232,14 +230,9 @@ def _bool_field(value: JsonObject, name: str) -> bool:
     return flag
 
 
-def is_a_prompt(message: Message) -> bool:
-    """Return whether a message can be a prompt: a user message without tool results."""
-    return message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
-
-
-def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
+def stored_to_json(stored: StoredMessage) -> JsonObject:
     entry = stored.entry
-    record: JsonObject = {"at": entry.timestamp, "n": number, **message_to_json(entry.message)}
+    record: JsonObject = {"at": entry.timestamp, "n": stored.number, **message_to_json(entry.message)}
     attempts: list[Json] = [attempt_to_json(attempt) for attempt in entry.attempts]
     if attempts:
         record["attempts"] = attempts
@@ -250,23 +243,23 @@ def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
     return record
 
 
-def stored_from_json(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
-    """Return a message and its number, which is `next_number` if the record has none."""
-    number = int_field(record, "n", next_number)
+def stored_from_json(record: JsonObject, next_number: int | None = None) -> StoredMessage:
+    """Return a message. Its number is `next_number` if the record has none."""
     message = message_from_json(record)
-    attempts, note, timestamp = _stored_attempts(record), str_field(record, "note", ""), str_field(record, "at", "")
-    entry = HistoryEntry(message, attempts, note, timestamp, numbers=(number,))
-    return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
+    entry = HistoryEntry(
+        message,
+        _stored_attempts(record),
+        note=str_field(record, "note", ""),
+        timestamp=str_field(record, "at", ""),
+        numbers=(int_field(record, "n", next_number),),
+    )
+    return StoredMessage(entry, is_turn_start=is_a_prompt(message) and record.get("is_own") is not False)
 
 
-def new_messages_from_json(record: JsonObject) -> list[tuple[int, StoredMessage]]:
-    """Return the messages with which a compaction replaced older messages, such as a summary, with their numbers."""
-    messages = []
-    for item in _list_field(record, "new"):
-        number, stored = stored_from_json(_as_object(item), -1)
-        stored.is_summary, stored.is_turn_start = True, False
-        messages.append((number, stored))
-    return messages
+def summaries_from_json(record: JsonObject) -> list[StoredMessage]:
+    """Return the messages with which a compaction replaced older messages."""
+    messages = [stored_from_json(_as_object(item)) for item in _list_field(record, "new")]
+    return [StoredMessage(message.entry, is_turn_start=False, is_summary=True) for message in messages]
 
 
 def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
@@ -295,10 +288,10 @@ def ranges_from_json(value: Json) -> tuple[NumberRange, ...]:
     return tuple(ranges)
 
 
-def change_to_json(change_number: int, change: RecordedChange) -> JsonObject:
+def change_to_json(position: int, change: RecordedChange) -> JsonObject:
     return {
-        "change": change_number,
-        "n": change.number,
+        "change": position,
+        "n": change.message_number,
         "path": change.path,
         "before": _state_to_json(change.before),
         "after": _state_to_json(change.after),
@@ -306,20 +299,24 @@ def change_to_json(change_number: int, change: RecordedChange) -> JsonObject:
     }
 
 
-def change_from_json(record: JsonObject) -> tuple[int, RecordedChange]:
-    """Return a change and its position."""
-    by: Literal["tool", "command"] = "command" if record.get("by") == "command" else "tool"
-    states = _file_state(record, "before"), _file_state(record, "after")
-    return int_field(record, "change"), RecordedChange(int_field(record, "n"), str_field(record, "path"), *states, by)
+def change_from_json(record: JsonObject) -> RecordedChange:
+    return RecordedChange(
+        int_field(record, "n"),
+        str_field(record, "path"),
+        before=_file_state(record, "before"),
+        after=_file_state(record, "after"),
+        by="command" if record.get("by") == "command" else "tool",
+    )
 
 
 def move_to_json(move: Move) -> JsonObject:
-    ranges, prompt = move.after.key
+    after = move.after
     files: list[Json] = [
         {"path": file.path, "source": _state_to_json(file.source), "target": _state_to_json(file.target)}
         for file in move.files
     ]
-    to: JsonObject = {"runs": ranges_to_json(ranges), "own": prompt}
+    prompt_number = None if after.prompt is None else after.prompt.number
+    to: JsonObject = {"runs": ranges_to_json(after.ranges), "own": prompt_number}
     return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": [*move.changes]}
 
 

@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import (
+from qcode.agent.sessions.history import AgentWork, StoredMessage
+from qcode.agent.sessions.loader import INTERRUPTED, NEVER_RUN, NOT_RUN_IN_COPY, UNKNOWN_IN_COPY
+from qcode.agent.sessions.shown import (
     JOB_ENDED_WITH_QCODE,
     JOB_LEFT,
     JOB_RUNNING,
-    AgentWork,
     ShownQuestion,
     ShownResult,
     StoredJob,
-    StoredMessage,
     Thought,
 )
-from qcode.agent.sessions.loader import INTERRUPTED, NEVER_RUN, NOT_RUN_IN_COPY, UNKNOWN_IN_COPY
 from qcode.protocol.events import (
     AgentEvent,
     AttemptRecord,

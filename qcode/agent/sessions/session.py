@@ -13,16 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
-from qcode.agent.sessions.file_states import RecordedChange
 from qcode.agent.sessions.history import (
     Head,
     HistoryEntry,
     InnerMessage,
     Move,
+    RecordedChange,
     SessionHistory,
-    ShownItem,
-    ShownResult,
     StoredMessage,
+    is_a_prompt,
     ranges_of,
 )
 from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY, PartialReply
@@ -32,7 +31,6 @@ from qcode.agent.sessions.records import (
     block_to_json,
     change_to_json,
     inner_to_json,
-    is_a_prompt,
     move_to_json,
     ranges_to_json,
     redact_block,
@@ -43,6 +41,7 @@ from qcode.agent.sessions.records import (
     stored_to_json,
     to_line,
 )
+from qcode.agent.sessions.shown import ShownItem, ShownResult
 from qcode.engine.effects import Append, Compact
 from qcode.engine.transcript import without_signals
 from qcode.protocol.events import (
@@ -66,9 +65,10 @@ def shortened_diff(diff: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AssembledEntries:
-    """The messages of the conversation at a head."""
+    """The messages of the conversation in one state."""
 
     head: Head
+    """The state."""
     entries: tuple[HistoryEntry, ...]
 
 
@@ -115,7 +115,7 @@ class Session:
         self._mode = ""
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact, partial_secret_length)
         self.assembled: AssembledEntries | None = None
-        """The messages at an earlier head, if they have been assembled already."""
+        """The messages in the state in which the session was loaded; valid while that is the current state."""
         self.has_unfinished_turn = False
         """The process that wrote the last turn was killed during it. The next prompt records that."""
 
@@ -159,22 +159,23 @@ class Session:
         attempts: Iterable[AttemptRecord] = (),
         note: str = "",
         *,
-        is_turn_start: bool | None = None,
+        is_turn_start: bool = True,
     ) -> int:
         """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_turn_start`: the message is the prompt that started a turn. None means True if it can be a prompt.
+        `is_turn_start` is False for a message of the user that was added to a running turn.
         """
+        is_turn_start = is_turn_start and is_a_prompt(message)
         with self._lock:
             if self.has_unfinished_turn and is_turn_start:
                 self.has_unfinished_turn = False
                 self.record_shown([ShownItem(KILLED_TURN)])
             number = self.history.next_number
             entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
-            stored = StoredMessage(entry, is_a_prompt(message) and is_turn_start is not False)
+            stored = StoredMessage(entry, is_turn_start)
             self._write_mode()
-            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
-            self.history.add(number, stored)
+            self._write({"kind": "message", **stored_to_json(self._clean_stored(stored))})
+            self.history.add(stored)
             self.partial.clear()
             return number
 
@@ -188,7 +189,7 @@ class Session:
         with self._lock:
             stored = self.history.stored[number]
             stored.entry = replace(stored.entry, timestamp=self._now())
-            self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self._write({"kind": "message", **stored_to_json(self._clean_stored(stored))})
             self.record_shown([ShownItem(COPIED_REPLY if self.history.end == "copied" else KILLED_REPLY)])
             self.sync()
             if self.is_saved:
@@ -204,25 +205,19 @@ class Session:
         """
         with self._lock:
             numbers: list[tuple[int, ...]] = []
-            new: list[tuple[int, StoredMessage]] = []
+            summaries: list[StoredMessage] = []
             for part in parts:
                 if isinstance(part, Message):
-                    number = self.history.next_number + len(new)
+                    number = self.history.next_number + len(summaries)
                     entry = HistoryEntry(part, timestamp=self._now(), numbers=(number,))
-                    new.append((number, StoredMessage(entry, is_turn_start=False, is_summary=True)))
+                    summaries.append(StoredMessage(entry, is_turn_start=False, is_summary=True))
                     numbers.append((number,))
                 else:
                     numbers.append(part)
             ranges = ranges_of(number for part in numbers for number in part)
-            records: list[Json] = [stored_to_json(number, self._clean_stored(message)) for number, message in new]
-            record: JsonObject = {
-                "kind": "compaction",
-                "at": self._now(),
-                "runs": ranges_to_json(ranges),
-                "new": records,
-            }
-            self._write(record)
-            self.history.compact(ranges, new)
+            new: list[Json] = [stored_to_json(self._clean_stored(summary)) for summary in summaries]
+            self._write({"kind": "compaction", "at": self._now(), "runs": ranges_to_json(ranges), "new": new})
+            self.history.compact(ranges, summaries)
             self.partial.renumber()
             return numbers
 
@@ -245,11 +240,11 @@ class Session:
             self.history.add_change(position, change)
             return position
 
-    def void_change(self, change_number: int) -> None:
-        """Record that a change did not happen."""
+    def void_change(self, position: int) -> None:
+        """Record that the change at this position did not happen."""
         with self._lock:
-            self._write({"kind": "void", "change": change_number})
-            self.history.void_change(change_number)
+            self._write({"kind": "void", "change": position})
+            self.history.void_change(position)
 
     def record_move(self, move: Move) -> None:
         """Record a move to another state of the conversation, and sync it to disk."""
@@ -281,16 +276,17 @@ class Session:
         `display` is the result as the user saw it.
         """
         with self._lock:
-            last, clean = self.history.latest_message, redact_block(result, self.redact)
+            clean = redact_block(result, self.redact)
             record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
-            if last is not None:
-                last.results[result.call_id] = result
             if display is not None:
                 display = replace(display, diff=shortened_diff(display.diff))
                 record["shown"] = result_to_json(display, self.redact(result.content), self.redact)
-                if last is not None:
-                    last.shown_results[result.call_id] = display
             self._write(record)
+            last = self.history.latest_message
+            if last is not None:
+                last.results[result.call_id] = result
+                if display is not None:
+                    last.shown_results[result.call_id] = display
 
     def record_shown(self, items: Sequence[ShownItem]) -> None:
         """Record items that were shown with the last message, beside its text."""
@@ -323,11 +319,15 @@ class Session:
         Requests outside the turns have a `name`, which `/cost` shows.
         """
         with self._lock:
-            if requests := (tuple(attempts) if name else self._without_session_model(attempts)):
-                records: list[Json] = [attempt_to_json(item) for item in requests]
-                record: JsonObject = {"kind": "requests", "at": self._now(), "attempts": records}
-                self._write({**record, "name": self.redact(name)} if name else record)
-                self.history.add_requests(requests, name)
+            requests = tuple(attempts) if name else self._without_session_model(attempts)
+            if not requests:
+                return
+            records: list[Json] = [attempt_to_json(request) for request in requests]
+            record: JsonObject = {"kind": "requests", "at": self._now(), "attempts": records}
+            if name:
+                record["name"] = self.redact(name)
+            self._write(record)
+            self.history.add_requests(requests, name)
 
     def record_model(self, model: str) -> None:
         """Record that `model` writes the messages from here on. A session without messages stays without a file."""
@@ -347,7 +347,8 @@ class Session:
                 self._write_mode()
 
     def _write_mode(self) -> None:
-        if self._mode and self._mode != (self.history.mode or "default"):
+        recorded = self.history.mode or "default"
+        if self._mode and self._mode != recorded:
             self._write({"kind": "mode", "at": self._now(), "mode": self._mode})
             self.history.mode = self._mode
 
@@ -427,17 +428,18 @@ class SessionTranscript:
         """
         history = self.session.history
         for index in range(len(self._messages) - 1, -1, -1):
-            if len(self._numbers[index]) != 1:
-                continue  # a merged prompt, or a message that is not stored
-            (number,) = self._numbers[index]
-            stored = history.stored.get(number)
-            for record in reversed(stored.entry.attempts if stored is not None else ()):
-                if record.kind in ("first", "escalated") and record.usage.input:
-                    earlier_numbers = (earlier for numbers in self._numbers[:index] for earlier in numbers)
-                    is_compacted = any(earlier >= number for earlier in earlier_numbers)
-                    if is_compacted or history.model_of(number) != model:
-                        return None
-                    return ReportedCount(tuple(self._messages[:index]), record.usage.input, record.usage.output or 0)
+            numbers = self._numbers[index]
+            is_stored_reply = len(numbers) == 1 and numbers[0] in history.stored  # otherwise it is a merged prompt
+            attempt = _last_counted_attempt(history.stored[numbers[0]]) if is_stored_reply else None
+            if attempt is None:
+                continue
+            number = numbers[0]
+            earlier_numbers = (earlier for numbers in self._numbers[:index] for earlier in numbers)
+            is_compacted = any(earlier >= number for earlier in earlier_numbers)
+            if is_compacted or history.model_of(number) != model:
+                return None
+            usage = attempt.usage
+            return ReportedCount(tuple(self._messages[:index]), usage.input or 0, usage.output or 0)
         return None
 
     def append(self, effect: Append, *, is_turn_start: bool) -> None:
@@ -470,3 +472,11 @@ class SessionTranscript:
             outcome.sandbox,
         )
         self.session.record_result(result, display)
+
+
+def _last_counted_attempt(stored: StoredMessage) -> AttemptRecord | None:
+    """Return the last attempt of a reply whose prompt was the whole conversation, and whose size was reported."""
+    for attempt in reversed(stored.entry.attempts):
+        if attempt.kind in ("first", "escalated") and attempt.usage.input:
+            return attempt
+    return None

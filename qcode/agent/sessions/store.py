@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.project import read_head
 from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holder, make_private, read_records
-from qcode.agent.sessions.history import title_prompt
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import AssembledEntries, Session
+from qcode.agent.sessions.shown import title_prompt
 from qcode.garbage import without_gc
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import typed_text
@@ -63,6 +63,15 @@ def _unredacted(text: str) -> str:
 
 def _no_partial_secret(text: str) -> int:
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """A session that was resumed or copied."""
+
+    session: Session
+    loaded: LoadedSession
+    """The contents of its file."""
 
 
 class SessionStore:
@@ -161,7 +170,7 @@ class SessionStore:
         summary = summarize(self._path(self.find(prefix)))
         return summary.model if summary is not None else ""
 
-    def resume(self, prefix: str) -> tuple[Session, LoadedSession]:
+    def resume(self, prefix: str) -> OpenedSession:
         """Open a session to continue it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
 
         Results for calls that a crash left open are also written to the file, so that loading it is reproducible.
@@ -189,9 +198,9 @@ class SessionStore:
         if not loaded.has_header:
             session.buffer_header(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
         _store_repairs(session, loaded)
-        return session, loaded
+        return OpenedSession(session, loaded)
 
-    def fork(self, prefix: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
+    def fork(self, prefix: str, *, cwd: Path) -> OpenedSession:
         """Create a copy of a session. The original is not changed, and may be open in another process."""
         session_id = self.find(prefix)
         is_open = self.holder(session_id) is not None  # before reading, see `load`
@@ -199,19 +208,20 @@ class SessionStore:
         loaded = self._rebuild(session_id, contents, "", "copied" if is_open else "closed")
         session = self.create(loaded.model, cwd, forked_from=session_id)
         session.copy_records(contents.records)
-        session.history, session.title = loaded.history, loaded.title
+        session.history = loaded.history
+        session.title = loaded.title
         self._copy_blobs(session_id, session.session_id)
         _store_repairs(session, loaded)
-        return session, loaded
+        return OpenedSession(session, loaded)
 
     def rename(self, prefix: str, title: str) -> None:
         """Set the title of a session, but keep its time of last use. Raise `SessionBusy` if it is open anywhere."""
         path = self._path(self.find(prefix))
-        state = path.stat()
-        session, _ = self.resume(prefix)
+        before = path.stat()
+        session = self.resume(prefix).session
         session.set_title(title)
         session.close()
-        os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def search(self, query: str) -> frozenset[str]:
         """Return the ids of the sessions that contain all words of `query`, ignoring case."""

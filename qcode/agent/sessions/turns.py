@@ -16,7 +16,7 @@ from itertools import takewhile
 from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, state_text, verb
 from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory, StoredMessage, is_a_prompt
 from qcode.agent.sessions.loader import (
     NEVER_RUN,
     NOT_RUN_IN_COPY,
@@ -25,7 +25,8 @@ from qcode.agent.sessions.loader import (
     SessionEnd,
     assemble,
 )
-from qcode.agent.sessions.records import is_a_prompt, redact_message
+from qcode.agent.sessions.records import redact_message
+from qcode.agent.sessions.shown import ShownResult, typed_prompt
 from qcode.agent.usage import TurnUsage, recorded_usage
 from qcode.protocol.events import DECLINED, TurnEnded
 from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolCall, ToolResult

@@ -20,7 +20,7 @@ from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCach
 from qcode.agent.skills.skill import FILE_NAMES, MarkdownCommands, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
-from qcode.config.paths import COMMANDS_FOLDER, exists_or_unknown
+from qcode.config.paths import COMMANDS_FOLDER
 from qcode.protocol.approvals import Spans, TurnOptions, TurnPrompt
 from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SMALL_MODEL, Refused
 from qcode.text.clean import cut, visible
@@ -40,6 +40,7 @@ MAX_FILES = 50
 _MAX_NAMED = 5
 """The maximum number of skills or files that a message names."""
 _SMALL_MODELS = ("haiku",)
+"""The models of Claude Code for which the small model is used."""
 _KINDS = {"general-purpose": GENERAL, "explore": EXPLORE, "plan": EXPLORE}
 """The built-in sub-agents of Claude Code, and the corresponding kinds of qcode."""
 
@@ -57,17 +58,25 @@ RunCommand = Callable[[str], Awaitable[str]]
 """Runs a command of a skill and returns its output; raises an exception if the command fails or may not run."""
 
 
+@dataclass(frozen=True, slots=True)
+class TypedSkill:
+    """A skill that the user typed as a command."""
+
+    skill: Skill
+    arguments: str
+
+
 class SkillLibrary:
     """The skills of a session. `make_readable` lets the model read a folder from the next call on.
 
-    `kinds` are the available kinds of sub-agents; without any, no skill runs in a sub-agent (`forks`).
+    `kinds` are the available kinds of sub-agents; without any, no skill runs in a sub-agent.
     """
 
     def __init__(
         self,
         context: RunContext,
         make_readable: Callable[[Path], None] = lambda folder: None,
-        session_id: Callable[[], str] = str,
+        session_id: Callable[[], str] = lambda: "",
         kinds: Sequence[str] = (),
     ) -> None:
         self._context = context
@@ -84,14 +93,12 @@ class SkillLibrary:
         self.catalog = SkillCatalog()
 
     def _find_commands(self) -> MarkdownCommands:
-        candidates = self._context.definition_folders(COMMANDS_FOLDER)
-        folders = [(path, project) for path, project in candidates if exists_or_unknown(path)]
+        folders = self._context.definition_folders(COMMANDS_FOLDER)
         if not folders:
             return MarkdownCommands()
         from qcode.agent.claude.commands import find_commands
-        from qcode.agent.claude.markdown import markdown_folders
 
-        return find_commands(markdown_folders(folders), {skill.handle.lower() for skill in self.discovered.skills})
+        return find_commands(folders, {skill.handle.lower() for skill in self.discovered.skills})
 
     @property
     def enabled(self) -> tuple[Skill, ...]:
@@ -109,8 +116,8 @@ class SkillLibrary:
         """The skills and Markdown commands that `/name` runs."""
         return (*(skill for skill in self.enabled if skill.is_for_user), *self.commands)
 
-    def match_typed(self, typed: str) -> tuple[Skill, str] | None:
-        """Return the skill that `/name` or `/skills name` runs, and its arguments; None for any other text."""
+    def match_typed(self, typed: str) -> TypedSkill | None:
+        """Return the skill that `/name arguments` or `/skills name arguments` runs; None for any other text."""
         if not typed.startswith("/"):
             return None
         skills = self.for_user
@@ -120,7 +127,7 @@ class SkillLibrary:
             name, _, arguments = arguments.strip().partition(" ")
         handle = name.strip().lower()
         skill = next((skill for skill in skills if skill.handle.lower() == handle), None)
-        return None if skill is None else (skill, arguments.strip())
+        return None if skill is None else TypedSkill(skill, arguments.strip())
 
     def without_hidden(self, custom: CustomCommands) -> CustomCommands:
         """Return `custom` without commands of the project that have the name of a skill; each adds a problem."""
@@ -187,7 +194,7 @@ class SkillLibrary:
         name = _KINDS.get(skill.agent.lower(), skill.agent)
         return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
-    def forks(self, skill: Skill) -> bool:
+    def runs_in_subagent(self, skill: Skill) -> bool:
         """Return whether a skill runs in a sub-agent: it requests that, and this conversation can start sub-agents."""
         return skill.forks and GENERAL in self._kinds
 
@@ -195,12 +202,14 @@ class SkillLibrary:
         """Return the model for a sub-agent of this skill, empty for the default of its kind."""
         if not skill.model:
             return ""
-        wants_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
-        return SMALL_MODEL if wants_small and self._context.settings.small_model is not None else SAME_MODEL
+        has_small_model = self._context.settings.small_model is not None
+        if has_small_model and not skill.is_from_project and skill.model.lower() in _SMALL_MODELS:
+            return SMALL_MODEL
+        return SAME_MODEL
 
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""
-        loaded = _join_parts(self._prompt_parts(skill, arguments, runs_commands=False))
+        loaded = _join_parts(self._prompt_parts(skill, arguments, runs_commands=False), is_file_external=True)
         self._record_use(skill)
         return loaded
 
@@ -210,17 +219,21 @@ class SkillLibrary:
         The commands of the skill run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
         parts = self._prompt_parts(skill, arguments, runs_commands=True)
-        expanded = [_CommandOutput(await run(part.text)) if part.kind == "command" else part for part in parts]
+        expanded = [
+            replace(part, text=await run(part.text), kind="output") if part.kind == "command" else part
+            for part in parts
+        ]
         self._record_use(skill)
-        loaded = _join_parts([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
-        model = skill.model if not skill.is_from_project and "/" in skill.model else ""
+        loaded = _join_parts([*self._subagent_request(skill), *expanded], is_file_external=skill.is_from_project)
+        # Names without a provider, such as `opus`, are models of Claude Code, and have no effect here.
+        model = skill.model if "/" in skill.model and not skill.is_from_project else ""
         shown_prompt = f"/{skill.handle} {arguments}".rstrip()
         options = TurnOptions(model, external_spans=loaded.external_spans, shown_prompt=shown_prompt)
         return TurnPrompt(loaded.text, options)
 
     def _subagent_request(self, skill: Skill) -> tuple[PromptPart, ...]:
         """Return the instruction that precedes a skill that runs in a sub-agent; empty for any other skill."""
-        if not self.forks(skill):
+        if not self.runs_in_subagent(skill):
             return ()
         arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
         from qcode.agent.context.placeholders import PromptPart
@@ -330,23 +343,14 @@ def file_names(folder: Path) -> list[str]:
     return paths
 
 
-@dataclass(frozen=True, slots=True)
-class _CommandOutput:
-    """The output of a command, which never counts as text of the user."""
-
-    text: str
-
-
-def _join_parts(parts: Sequence[PromptPart | _CommandOutput], *, is_from_project: bool = True) -> LoadedSkill:
-    """Join the parts. All spans are external except typed text and text of the user's skill files."""
+def _join_parts(parts: Sequence[PromptPart], *, is_file_external: bool) -> LoadedSkill:
+    """Join the parts. The output of commands is external, typed text is not; the text of the file may be."""
+    external_kinds = {"output", "file"} if is_file_external else {"output"}
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:
         end = start + len(part.text)
-        is_output = isinstance(part, _CommandOutput)
-        is_typed = not isinstance(part, _CommandOutput) and part.kind == "typed"
-        is_from_user = is_typed or not (is_from_project or is_output)
-        if not is_from_user:
+        if part.kind in external_kinds:
             spans.append((start, end))
         start = end
     return LoadedSkill("".join(part.text for part in parts), tuple(spans))

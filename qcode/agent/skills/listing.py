@@ -86,7 +86,7 @@ def _state(skills: SkillLibrary, skill: Skill) -> str:
     audience = ""
     if skill.is_for_model != skill.is_for_user:
         audience = ", for the model only" if skill.is_for_model else ", for you only"
-    return f"{audience}{', as a sub-agent' if skills.forks(skill) else ''}"
+    return f"{audience}{', as a sub-agent' if skills.runs_in_subagent(skill) else ''}"
 
 
 def detail_text(skills: SkillLibrary, skill: Skill) -> str:
@@ -97,7 +97,7 @@ def detail_text(skills: SkillLibrary, skill: Skill) -> str:
         ("File", str(skill.file)),
         ("Size", f"about {skill.tokens:,} tokens{_state(skills, skill)}"),
         ("Arguments", _arguments(skill)),
-        ("Sub-agent", skills.kind_of(skill) if skills.forks(skill) else ""),
+        ("Sub-agent", skills.kind_of(skill) if skills.runs_in_subagent(skill) else ""),
         ("Model", skill.model),
         ("Allowed tools", f"{tools} (shown only: they grant nothing)" if tools else ""),
         ("License", skill.license),

@@ -14,7 +14,7 @@ from qcode.protocol.tools import SKILL_TOOL, ReadOnlyIf, Refused, ToolOutcome, T
 from qcode.text.clean import first_chars, visible
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
-from qcode.tools.subagent import NAME as AGENT
+from qcode.tools.subagent import AGENT_TOOL
 from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
@@ -32,7 +32,9 @@ class SkillTool:
         self._skills = skills
         offered = skills.for_model
         reads = tuple(
-            skill.handle for skill in offered if not skills.forks(skill) or skills.kind_of(skill) in read_only_kinds
+            skill.handle
+            for skill in offered
+            if not skills.runs_in_subagent(skill) or skills.kind_of(skill) in read_only_kinds
         )
         self.spec = ToolSpec(
             name=SKILL_TOOL,
@@ -62,7 +64,7 @@ class SkillTool:
         try:
             checked = check(self.spec, arguments)
             skill = self._skills.find(checked.text("name"))
-            if not self._skills.forks(skill):
+            if not self._skills.runs_in_subagent(skill):
                 return None
             loaded = self._skills.load(skill, checked.text("arguments"))
         except Refused:
@@ -74,7 +76,7 @@ class SkillTool:
         }
         if model := self._skills.agent_model(skill):
             task["model"] = model
-        return AGENT, task
+        return AGENT_TOOL, task
 
     def preload(self, name: str, workspace: Workspace) -> str:
         """Return the text of a skill that precedes the task of a sub-agent; raise `Refused`."""

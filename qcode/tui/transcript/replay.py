@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import Attachment, attached_lines, parse_attached
-from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
+from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_interrupted_turn
 from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY
 from qcode.agent.sessions.replay import (
@@ -22,6 +22,7 @@ from qcode.agent.sessions.replay import (
     job_call_state,
     replay_messages,
 )
+from qcode.agent.sessions.shown import StoredJob, Thought
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import TurnEnded, UsageUpdated
 from qcode.protocol.messages import Text, typed_text

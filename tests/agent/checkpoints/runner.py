@@ -26,7 +26,8 @@ class CheckpointRunner:
             base / "state", self.work, lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda _: f"s{next(ids)}"
         )
         if session_id:
-            self.session, self.loaded = self.store.resume(session_id)
+            opened = self.store.resume(session_id)
+            self.session, self.loaded = opened.session, opened.loaded
         else:
             self.session = self.store.create("m/m", self.work)
         self.workspace = Workspace(self.work)

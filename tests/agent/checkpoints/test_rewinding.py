@@ -228,7 +228,7 @@ def test_fork_can_be_undone_separately(tmp_path: Path) -> None:
     runner = CheckpointRunner(tmp_path)
     runner.turn("one", a_txt=b"first")
     runner.turn("two", a_txt=b"second")
-    session, _ = runner.store.fork(runner.session.session_id, cwd=runner.work)
+    session = runner.store.fork(runner.session.session_id, cwd=runner.work).session
     session.close()
     fork = CheckpointRunner(tmp_path, session.session_id)
     assert fork.said == runner.said

@@ -11,10 +11,10 @@ import pytest
 
 from qcode import Agent, Notice
 from qcode.agent.claude.agents import MAX_DESCRIPTION_CHARS, agent_kind, load_agents
-from qcode.agent.claude.markdown import MarkdownFolder
 from qcode.agent.context.memory import kinds_of
 from qcode.agent.options import Options, RunContext
 from qcode.agent.subagent_kinds import MAX_STEPS
+from qcode.config.paths import DefinitionFolder
 from qcode.protocol.tools import ToolSpec
 from qcode.testing import Call, Scripted
 
@@ -114,7 +114,7 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
     for name, text in fields.items():
         write(tmp_path, f"{name}.md", FORM.format(name=name, fields=text).replace("\n", "\r\n"))
     write(tmp_path, "README.md", "About these agents.")
-    loaded = load_agents([MarkdownFolder(tmp_path)], ("explore",))
+    loaded = load_agents([DefinitionFolder(tmp_path)], ("explore",))
     found = {kind.name: kind for kind in loaded.kinds}
     assert loaded.problems == ()
     assert sorted(found["comma"].tools) == ["fetch", "glob", "grep", "ls", "read", "todo", "web_search"]
@@ -141,7 +141,7 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
 def test_unusable_file_is_one_line_and_the_others_load(tmp_path: Path, text: str, problem: str) -> None:
     write(tmp_path, "a.md", text)
     write(tmp_path, "b.md", FORM.format(name="b", fields=""))
-    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    loaded = load_agents([DefinitionFolder(tmp_path)], ())
     assert [kind.name for kind in loaded.kinds] == ["b"]
     (reported,) = loaded.problems
     assert problem in reported
@@ -153,7 +153,7 @@ def test_agents_of_the_user_override_those_of_the_project(tmp_path: Path) -> Non
     write(own, "a.md", FORM.format(name="same", fields=""))
     write(project, "b.md", FORM.format(name="same", fields=""))
     write(project, "c.md", FORM.format(name="explore", fields=""))
-    loaded = load_agents([MarkdownFolder(own), MarkdownFolder(project, project)], ("explore",))
+    loaded = load_agents([DefinitionFolder(own), DefinitionFolder(project, project)], ("explore",))
     assert [kind.name for kind in loaded.kinds] == ["same"]
     assert [problem.partition(": ")[2] for problem in loaded.problems] == [
         "ignored, there is already a sub-agent same; rename it",
@@ -165,7 +165,7 @@ def test_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
     write(tmp_path / "elsewhere", "a.md", FORM.format(name="a", fields=""))
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.md").symlink_to(tmp_path / "elsewhere" / "a.md")
-    loaded = load_agents([MarkdownFolder(tmp_path / "project", tmp_path / "project")], ())
+    loaded = load_agents([DefinitionFolder(tmp_path / "project", tmp_path / "project")], ())
     assert loaded.kinds == ()
     assert "leads outside the project" in loaded.problems[0]
 
@@ -173,7 +173,7 @@ def test_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
 def test_special_and_huge_files_do_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     write(tmp_path, "huge.md", "---\ndescription: x\n---\n" + "x" * 300_000)
-    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    loaded = load_agents([DefinitionFolder(tmp_path)], ())
     assert loaded.kinds == ()
     assert [problem.rpartition(": ")[2] for problem in loaded.problems] == [
         "the file is larger than 256 KiB",
@@ -225,7 +225,7 @@ You review skills.
 
 def test_agent_whose_front_matter_is_not_yaml_is_read_by_lines_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(BROKEN)
-    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    loaded = load_agents([DefinitionFolder(tmp_path)], ())
     (kind,), (warning,) = loaded.kinds, loaded.problems
     assert (kind.name, sorted(kind.tools), kind.skills) == ("skill-reviewer", ["grep", "read"], ("pdf", "xlsx"))
     assert kind.purpose == 'Use this agent when the user asks to "review my skill". Examples:'
@@ -247,7 +247,7 @@ def test_agent_whose_front_matter_is_not_yaml_never_gets_more_tools(
     tmp_path: Path, tools: str, known: set[str] | None
 ) -> None:
     (tmp_path / "a.md").write_text(f"---\nname: a\ndescription: x\n<b>\n{tools}\nend: a: b\n---\nDo.\n")
-    loaded = load_agents([MarkdownFolder(tmp_path)], ())
+    loaded = load_agents([DefinitionFolder(tmp_path)], ())
     assert [set(kind.tools) for kind in loaded.kinds] == ([] if known is None else [known])
     assert len(loaded.problems) == 1
 

@@ -13,8 +13,8 @@ import pytest
 from qcode import Agent, Options
 from qcode.agent.claude.agents import load_agents
 from qcode.agent.claude.commands import find_commands
-from qcode.agent.claude.markdown import MarkdownFolder
 from qcode.agent.options import RunContext
+from qcode.config.paths import DefinitionFolder
 from qcode.protocol.errors import QcodeError
 from qcode.testing import Scripted
 
@@ -161,7 +161,7 @@ def test_command_whose_name_is_taken_is_reported_once(place: Place) -> None:
 def test_unusable_file_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
     write(tmp_path, "a.md", text)
     write(tmp_path, "b.md", "fine")
-    found = find_commands([MarkdownFolder(tmp_path)], ())
+    found = find_commands([DefinitionFolder(tmp_path)], ())
     assert [command.handle for command in found.commands] == ["b"]
     (reported,) = found.problems
     assert problem in reported
@@ -170,14 +170,14 @@ def test_unusable_file_is_one_line(tmp_path: Path, text: str, problem: str) -> N
 def test_description_comes_from_the_front_matter_or_the_first_line(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "# Review the diff\n\nin detail")
     write(tmp_path, "b.md", "---\ndescription: Say: it\nallowed-tools: Bash(git:*)\nhidden: yes\n---\nbody")
-    first, second = find_commands([MarkdownFolder(tmp_path)], ()).commands
+    first, second = find_commands([DefinitionFolder(tmp_path)], ()).commands
     assert (first.description, second.description, second.unknown_fields) == ("Review the diff", "Say: it", ("hidden",))
     assert not first.is_for_model
 
 
 def test_size_of_a_command_is_its_text_in_bytes(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "---\ndescription: x\n---\nÄÖÜ\n")
-    (command,) = find_commands([MarkdownFolder(tmp_path)], ()).commands
+    (command,) = find_commands([DefinitionFolder(tmp_path)], ()).commands
     assert command.size == 6
 
 
@@ -208,7 +208,7 @@ def test_every_public_command_and_agent_loads(name: str, commands: int, agents: 
         # A skill may have a folder of the same name, with notes for the model.
         if not folder.is_dir() or folder.name not in found or "skills" in folder.parts:
             continue
-        places = [MarkdownFolder(folder)]
+        places = [DefinitionFolder(folder)]
         if folder.name == "commands":
             found_commands = find_commands(places, ())
             found["commands"] += len(found_commands.commands)

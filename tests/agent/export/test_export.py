@@ -17,16 +17,9 @@ from qcode.agent.sessions.export import (
     export_request,
     export_turns,
 )
-from qcode.agent.sessions.history import (
-    AgentWork,
-    HistoryEntry,
-    InnerMessage,
-    SessionHistory,
-    ShownItem,
-    ShownResult,
-    StoredMessage,
-)
+from qcode.agent.sessions.history import AgentWork, HistoryEntry, InnerMessage, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import message_from_json
+from qcode.agent.sessions.shown import ShownItem, ShownResult
 from qcode.agent.sessions.turns import SessionTurn, session_turns
 from qcode.engine.synthetic import placeholder_arguments
 from qcode.protocol.errors import ErrorInfo
@@ -80,7 +73,7 @@ def history_of(
         made, note = (attempts or {}).get(number, ()), "cut" if number == 3 else ""
         at = f"2026-11-22T12:00:{5 * number:02d}.000+00:00"
         is_prompt = message.role == "user" and not any(isinstance(block, ToolResult) for block in message.blocks)
-        history.add(number, StoredMessage(HistoryEntry(message, made, note, at, numbers=(number,)), is_prompt))
+        history.add(StoredMessage(HistoryEntry(message, made, note, at, numbers=(number,)), is_prompt))
     return history
 
 
@@ -382,7 +375,7 @@ def test_truncated_call_has_no_marker_of_the_stored_session(export_format: Expor
 
 def test_markdown_has_no_blank_lines_at_the_ends_of_its_blocks() -> None:
     history = history_of([user("go"), assistant(Text("\n\nI edit.\n\n"), ToolCall("c1", "edit", '{"path": "a"}'))])
-    history.add(2, StoredMessage(HistoryEntry(Message("user", (ToolResult("c1", "edit", "ok"),)), numbers=(2,)), False))
+    history.add(StoredMessage(HistoryEntry(Message("user", (ToolResult("c1", "edit", "ok"),)), numbers=(2,)), False))
     history.stored[1].shown_results["c1"] = ShownResult("done", diff="--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n")
     text = export_turns(turns_of(history), ABOUT, ExportRequest("md"))
     assert "### Assistant\n\nI edit.\n\n**Edit** `a`\n\n```diff\n" in text
@@ -483,8 +476,8 @@ def test_each_turn_has_the_model_and_price_at_that_time() -> None:
     history = history_of(SAID[:4], {1: TRUNCATED[2:], 3: TRUNCATED[2:]})
     history.use_model("m/dear")
     attempts = (AttemptRecord("first", 8000, "end_turn", Usage(1000, 100)),)
-    history.add(4, StoredMessage(HistoryEntry(SAID[4], numbers=(4,)), is_turn_start=True))
-    history.add(5, StoredMessage(HistoryEntry(SAID[5], attempts, numbers=(5,)), is_turn_start=False))
+    history.add(StoredMessage(HistoryEntry(SAID[4], numbers=(4,)), is_turn_start=True))
+    history.add(StoredMessage(HistoryEntry(SAID[5], attempts, numbers=(5,)), is_turn_start=False))
     first, second = turns_of(history)
     assert (first.models, first.cost) == (("m/m",), Decimal("0.0032"))
     assert (second.models, second.cost) == (("m/dear",), Decimal("0.12"))
@@ -505,8 +498,8 @@ def test_secrets_are_redacted_in_the_problems_of_an_edit() -> None:
     history = SessionHistory()
     stored = StoredMessage(HistoryEntry(assistant(ToolCall("c1", "edit", "{}")), numbers=(1,)), is_turn_start=False)
     stored.shown_results["c1"] = ShownResult("done", problems=f'1: error: unknown name "{KEY}"')
-    history.add(0, StoredMessage(HistoryEntry(user("fix it"), numbers=(0,)), is_turn_start=True))
-    history.add(1, stored)
+    history.add(StoredMessage(HistoryEntry(user("fix it"), numbers=(0,)), is_turn_start=True))
+    history.add(stored)
     (turn,) = turns_of(history)
     assert KEY not in turn.steps[1].shown_results["c1"].problems
 

@@ -97,7 +97,8 @@ def test_next_request_of_an_imported_session_is_accepted(program: str, protocol:
     for number, records in enumerate((RECORDS[program](str(root)), broken)):
         if records:
             done = migration(root).run(read_file(write(root.parent / f"s{number}.jsonl", records)))
-            session, loaded = store_of(root).resume(done.session_id)
+            opened = store_of(root).resume(done.session_id)
+            session, loaded = opened.session, opened.loaded
             session.close()
             messages = make_valid([*loaded.messages, user("continue")])
             request = ModelRequest("claude-sonnet-4-5", "Be brief.", messages, (READ_FILE,), 8_000)
@@ -181,7 +182,7 @@ def test_temporary_files_of_a_killed_import_are_removed(root: Path) -> None:
 def test_session_that_is_open_is_not_replaced(root: Path) -> None:
     records = claude_records(str(root))
     path = write(root.parent / "s.jsonl", records[:-3])
-    session, _ = store_of(root).resume(migration(root).run(read_file(path)).session_id)
+    session = store_of(root).resume(migration(root).run(read_file(path)).session_id).session
     with pytest.raises(SessionBusy):
         migration(root).run(read_file(write(path, records)))
     session.close()
@@ -191,7 +192,7 @@ def test_session_that_is_open_is_not_replaced(root: Path) -> None:
 def test_session_continued_in_qcode_is_not_overwritten(root: Path) -> None:
     path = write(root.parent / "s.jsonl", claude_records(str(root)))
     first = migration(root).run(read_file(path))
-    session, _ = store_of(root).resume(first.session_id)
+    session = store_of(root).resume(first.session_id).session
     session.append(user("here"))
     session.close()
     assert migration(root).run(read_file(path)).status == "unchanged"

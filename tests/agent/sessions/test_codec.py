@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.sessions.file import read_records
-from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import (
     attempt_to_json,
     attempts_from_json,
@@ -20,6 +19,7 @@ from qcode.agent.sessions.records import (
     result_to_json,
     to_line,
 )
+from qcode.agent.sessions.shown import ShownResult
 from qcode.protocol.events import AttemptKind, AttemptRecord
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.tools import SandboxUse

@@ -49,7 +49,8 @@ def test_file_cut_at_any_byte_loses_at_most_the_last_record(step: int, tmp_path:
         file.write_bytes(whole[:size])
         survived = sum(end - 1 <= size for end in ends) - 1
         torn = whole[:size].rpartition(b"\n")[2] if size + 1 not in ends else b""
-        session, loaded = store.resume(file.stem)
+        opened = store.resume(file.stem)
+        session, loaded = opened.session, opened.loaded
         assert loaded.messages[: max(survived, 0)] == CONVERSATION[: max(survived, 0)]
         assert bool(loaded.notices) == bool(torn or not size), size
         assert (aside.read_bytes() if aside.exists() else b"") == (torn + b"\n" if torn else b"")
@@ -66,7 +67,7 @@ def test_resume_of_a_session_without_a_header_writes_the_project_folder(tmp_path
     store = make_store(tmp_path)
     file = stored(store, PROMPT)
     file.write_bytes(file.read_bytes().partition(b"\n")[2])
-    session, _ = store.resume(file.stem)
+    session = store.resume(file.stem).session
     session.append(LAST)
     session.close()
     (cwd,) = [record["cwd"] for record in map(json.loads, file.read_text().splitlines()) if "cwd" in record]
@@ -89,7 +90,8 @@ def test_each_torn_tail_is_added_to_the_corrupt_file(tmp_path: Path) -> None:
     file = stored(store, PROMPT)
     for torn in (b"\x00\x00\xff", b'{"kind"'):
         file.write_bytes(file.read_bytes() + torn)
-        session, loaded = store.resume(file.stem)
+        opened = store.resume(file.stem)
+        session, loaded = opened.session, opened.loaded
         session.close()
         assert str(file.with_suffix(".corrupt")) in loaded.notices[0]
     assert file.with_suffix(".corrupt").read_bytes() == b'\x00\x00\xff\n{"kind"\n'
@@ -114,7 +116,8 @@ def test_invalid_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line:
     file = stored(store, *CONVERSATION)
     first, second, *rest = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join([first, second, line + b"\n", *rest]))
-    session, loaded = store.resume(file.stem)
+    opened = store.resume(file.stem)
+    session, loaded = opened.session, opened.loaded
     session.close()
     assert loaded.messages == CONVERSATION
     assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced.",)
@@ -135,7 +138,8 @@ def test_emptied_file_is_reported_and_can_be_continued(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     file.write_bytes(b"")
-    session, loaded = store.resume(file.stem)
+    opened = store.resume(file.stem)
+    session, loaded = opened.session, opened.loaded
     session.append(PROMPT)
     session.close()
     lost = "The file of this session is empty, so its messages are lost."
@@ -161,7 +165,8 @@ def test_running_call_loads_as_interrupted_and_a_waiting_one_as_never_run(tmp_pa
     session = begin(store, *CONVERSATION[:2])
     session.record_intent(CALL)
     session.close()
-    resumed, loaded = store.resume(session.session_id)
+    opened = store.resume(session.session_id)
+    resumed, loaded = opened.session, opened.loaded
     results = Message(
         "user",
         (
@@ -206,7 +211,8 @@ def test_copy_of_an_open_session_does_not_say_that_its_calls_were_interrupted(tm
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:2])
     session.record_intent(CALL)
-    copy, loaded = store.fork(session.session_id, cwd=tmp_path)
+    opened = store.fork(session.session_id, cwd=tmp_path)
+    copy, loaded = opened.session, opened.loaded
     copy.close()
     assert loaded.notices == (
         "1 call was running in the original session: the outcome is unknown here, nothing was run again.",
@@ -223,7 +229,8 @@ def test_copy_of_an_open_session_does_not_say_that_its_calls_were_interrupted(tm
     ]
     assert is_about_interrupted_turn(loaded.notices[0])
     session.close()
-    closed_copy, after_end = store.fork(session.session_id, cwd=tmp_path)
+    opened = store.fork(session.session_id, cwd=tmp_path)
+    closed_copy, after_end = opened.session, opened.loaded
     closed_copy.close()
     assert after_end.messages[-1].blocks[0] == ToolResult("c1", "shell", INTERRUPTED, is_error=True)
 
@@ -310,7 +317,8 @@ def test_killed_writer_loses_no_synced_record(tmp_path: Path) -> None:
         rest = writer.stdout.read().split()
     synced = max([20, *map(int, rest)])
     store = make_store(tmp_path)
-    session, loaded = store.resume(session_id)
+    opened = store.resume(session_id)
+    session, loaded = opened.session, opened.loaded
     numbers = [int(message.text.split()[0]) for message in loaded.messages]
     assert numbers[: 2 * synced + 2] == [number for number in range(synced + 1) for _ in range(2)]
     assert all(left == right for left, right in zip(numbers[::2], numbers[1::2], strict=False))

@@ -99,7 +99,7 @@ def test_lock_file_that_cannot_be_removed_releases_the_session_silently(
         patch.setattr(Path, "unlink", refuse)
         session.close()
     assert session.take_warnings() == ()
-    again, _ = store.resume(session.session_id)
+    again = store.resume(session.session_id).session
     again.close()
 
 
@@ -169,7 +169,8 @@ def test_session_on_a_read_only_disk_can_be_read(tmp_path: Path, monkeypatch: py
     before = file.read_bytes()
     real_open = os.open
     monkeypatch.setattr(os, "open", open_read_only)
-    session, loaded = store.resume(file.stem)
+    opened = store.resume(file.stem)
+    session, loaded = opened.session, opened.loaded
     session.append(PROMPT)
     session.sync()
     session.close()

@@ -23,7 +23,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from tests.agent.sessions.conversations import make_store
-session, _ = make_store(Path(sys.argv[1])).resume(sys.argv[2])
+session = make_store(Path(sys.argv[1])).resume(sys.argv[2]).session
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -51,10 +51,10 @@ def test_second_process_gets_an_error_and_may_read_or_fork(tmp_path: Path) -> No
         with pytest.raises(SessionBusy):
             store.delete(file.stem)
         assert store.load(file.stem).messages == CONVERSATION
-        copy, _ = store.fork(file.stem, cwd=tmp_path)
+        copy = store.fork(file.stem, cwd=tmp_path).session
         copy.close()
         assert store.load(copy.session_id).messages == CONVERSATION
-    session, _ = store.resume(file.stem)
+    session = store.resume(file.stem).session
     session.close()
     assert file.exists()
 
@@ -78,7 +78,8 @@ def test_lock_is_released_when_its_process_dies(tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
     assert file.with_suffix(".lock").exists()
-    session, loaded = store.resume(file.stem)
+    opened = store.resume(file.stem)
+    session, loaded = opened.session, opened.loaded
     assert loaded.messages == (PROMPT,)
     session.close()
     assert not file.with_suffix(".lock").exists()
@@ -91,7 +92,7 @@ def test_two_sessions_of_one_process_do_not_share_a_file(tmp_path: Path) -> None
         store.resume(session.session_id)
     session.close()
     session.close()
-    store.resume(session.session_id)[0].close()
+    store.resume(session.session_id).session.close()
 
 
 def test_removed_lock_file_is_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,7 +283,8 @@ def test_killed_reply_is_a_message_marked_as_such_after_resume(tmp_path: Path) -
 
     loaded = chat.store.load(session_id)
     assert loaded.messages[-1] == assistant(Text("The answer"))
-    session, resumed = chat.store.resume(session_id)
+    opened = chat.store.resume(session_id)
+    session, resumed = opened.session, opened.loaded
     assert resumed.entries[-1].note == KILLED_REPLY.text
     (turn,) = session_turns(chat.store.load(session_id).history, lambda name: None, str)
     assert turn.seconds is None, "the resume stored the reply, maybe days later"
@@ -309,7 +310,8 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     assert loaded.all_entries()[-1].message.text == "half an answ"
     assert loaded.notices == ("The last reply is still being written.",)
     assert loaded.entries[-1].note == "This reply is still being written."
-    copy, copied = store.fork(session.session_id, cwd=tmp_path)
+    opened = store.fork(session.session_id, cwd=tmp_path)
+    copy, copied = opened.session, opened.loaded
     copy.close()
     assert copied.notices == (COPIED_REPLY.text,)
     entry = store.load(copy.session_id).entries[-1]
@@ -328,7 +330,7 @@ def test_unanswered_calls_before_a_partial_get_results_once(tmp_path: Path) -> N
     session.close()
     written_for_two = written(store.folder / f"{session.session_id}.partial", *deltas("later"))
     written_for_two.write_bytes(written_for_two.read_bytes().replace(b'{"n":4}', b'{"n":2}'))
-    first, _ = store.resume(session.session_id)
+    first = store.resume(session.session_id).session
     messages = [entry.message for entry in first.entries()]
     first.close()
     assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.sessions.history import ShownItem
+from qcode.agent.sessions.shown import ShownItem
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.events import Notice
 from qcode.protocol.messages import Image, Message, Text, assistant, user

@@ -114,7 +114,8 @@ def test_resumed_session_appends_to_the_same_file(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     before = file.read_bytes()
-    session, loaded = store.resume(file.stem[:-2])
+    opened = store.resume(file.stem[:-2])
+    session, loaded = opened.session, opened.loaded
     assert (session.session_id, loaded.messages) == (file.stem, CONVERSATION)
     session.append(PROMPT)
     session.close()
@@ -126,7 +127,7 @@ def test_resume_and_close_leave_the_file_unchanged(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     file = stored(store, *CONVERSATION)
     before = file.read_bytes()
-    store.resume(file.stem)[0].close()
+    store.resume(file.stem).session.close()
     assert file.read_bytes() == before
     assert [path.name for path in store.folder.iterdir()] == [file.name]
 
@@ -137,7 +138,7 @@ def test_latest_session_is_the_last_one_written(tmp_path: Path) -> None:
     os.utime(first, ns=(1, 1))
     os.utime(second, ns=(2, 2))
     assert store.latest() == second.stem
-    session, _ = store.resume(first.stem)
+    session = store.resume(first.stem).session
     session.append(CONVERSATION[-1])
     session.close()
     assert store.latest() == first.stem
@@ -182,7 +183,8 @@ def test_fork_is_a_copy_and_leaves_the_original_unchanged(tmp_path: Path) -> Non
     session.append(CONVERSATION[3], ATTEMPTS, "cut")
     session.set_title("Sizes")
     before = (store.folder / f"{session.session_id}.jsonl").read_bytes()
-    copy, loaded = store.fork(session.session_id, cwd=tmp_path)
+    opened = store.fork(session.session_id, cwd=tmp_path)
+    copy, loaded = opened.session, opened.loaded
     copy.append(PROMPT)
     copy.close()
     session.close()
@@ -227,7 +229,7 @@ def test_deleted_session_leaves_no_files(tmp_path: Path) -> None:
     file = stored(store, PROMPT)
     with file.open("ab") as stream:
         stream.write(b'{"torn')
-    store.resume(file.stem)[0].close()
+    store.resume(file.stem).session.close()
     assert len(list(store.folder.iterdir())) == 2
     assert store.delete(file.stem[:-1]) == file.stem
     assert list(store.folder.iterdir()) == []

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sessions.export import ExportRequest
-from qcode.agent.sessions.history import HistoryEntry, ShownItem, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage
 from qcode.agent.sessions.recorders import ShownRecorder
 from qcode.agent.sessions.replay import replay_messages
+from qcode.agent.sessions.shown import ShownItem
 from qcode.protocol.approvals import PlanApproval, Question, ToolApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (

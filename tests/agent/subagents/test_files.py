@@ -101,7 +101,8 @@ def test_killed_sub_agent_is_answered_with_the_calls_it_started(tmp_path: Path) 
     process.wait()
     os.kill(int(file.read_text()), signal.SIGKILL)
     one = open_conversation(tmp_path, {"": ()})
-    session, loaded = one.store.resume(one.store.ids()[0])
+    opened = one.store.resume(one.store.ids()[0])
+    session, loaded = opened.session, opened.loaded
     answer = loaded.messages[-1].blocks[0]
     assert isinstance(answer, ToolResult)
     assert answer.call_id == "agent_0"

@@ -814,7 +814,7 @@ def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_pa
         await run.send("/clear")
         await run.send("another")
         await run.until_idle()
-        other_window, _ = it.store.resume(first)
+        other_window = it.store.resume(first).session
         await run.send("/resume")
         await run.until(lambda: isinstance(run.app.screen, SessionPicker))
         await run.until(lambda: "open elsewhere" in run.screen)
@@ -843,7 +843,7 @@ def test_rename_and_delete_of_a_session_that_is_open_elsewhere_name_no_flag(tmp_
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
         await run.send("/clear")
-        other_window, _ = it.store.resume(first)
+        other_window = it.store.resume(first).session
         refusals: tuple[Callable[[], object], ...] = (
             lambda: it.sessions.rename(first, "x"),
             lambda: it.sessions.delete(first),
