@@ -181,6 +181,9 @@ from qcode.protocol.events import (
     ModelFellBack as ModelFellBack,
 )
 from qcode.protocol.events import (
+    ModelUsage as ModelUsage,
+)
+from qcode.protocol.events import (
     Notice as Notice,
 )
 from qcode.protocol.events import (
@@ -265,6 +268,9 @@ from qcode.protocol.reply import (
     ReasoningDelta as ReasoningDelta,
 )
 from qcode.protocol.reply import (
+    Source as Source,
+)
+from qcode.protocol.reply import (
     StopReason as StopReason,
 )
 from qcode.protocol.reply import (
@@ -272,6 +278,12 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.reply import (
     WebSearched as WebSearched,
+)
+from qcode.protocol.tools import (
+    ChangedFile as ChangedFile,
+)
+from qcode.protocol.tools import (
+    EditedFile as EditedFile,
 )
 from qcode.protocol.tools import (
     ToolOutcome as ToolOutcome,
@@ -294,6 +306,7 @@ __all__ = [
     "Approval",
     "ApprovalRequested",
     "AttemptRecord",
+    "ChangedFile",
     "Choice",
     "Compacted",
     "CompactionStarted",
@@ -306,6 +319,7 @@ __all__ = [
     "DeniedError",
     "Deny",
     "Draft",
+    "EditedFile",
     "ErrorInfo",
     "ErrorKind",
     "ExitCode",
@@ -326,6 +340,7 @@ __all__ = [
     "Message",
     "ModelError",
     "ModelFellBack",
+    "ModelUsage",
     "Notice",
     "Opening",
     "Options",
@@ -349,6 +364,7 @@ __all__ = [
     "ServerApproval",
     "SessionError",
     "Signal",
+    "Source",
     "SteeringAdded",
     "StepStarted",
     "StopReason",

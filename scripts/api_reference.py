@@ -22,9 +22,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "api-agent": ("Agent", "TurnStream", "TurnFields", "File", "Image"),
     "api-options": ("Options",),
     "api-events": (
-        "TurnStarted", "StepStarted", "TextDelta", "ReasoningDelta", "WebSearched", "ToolCallProgress", "ReplyFinished",
-        "ApprovalRequested", "ToolStarted", "ToolOutput", "ToolFinished", "ResultsCommitted", "SteeringAdded",
-        "UsageUpdated", "Notice", "TurnEnded", "AgentEvent",
+        "TurnStarted", "StepStarted", "TextDelta", "ReasoningDelta", "WebSearched", "Source", "ToolCallProgress",
+        "ReplyFinished", "ApprovalRequested", "ToolStarted", "ToolOutput", "ToolFinished", "ResultsCommitted",
+        "SteeringAdded", "UsageUpdated", "Notice", "TurnEnded", "AgentEvent",
     ),
     "api-recovery-events": (
         "Retry", "PartialRestored", "OutputEscalated", "ContinuationAttempt", "ContinuationTerminated",
@@ -32,14 +32,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "Compacted", "HookStarted", "HookEnded",
     ),
     "api-result": (
-        "Result", "Outcome", "StopReason", "Limit", "Usage", "ApiCalls", "AttemptRecord", "FileDiff", "Denial",
-        "Signal", "ErrorInfo", "ErrorKind", "ExitCode",
+        "Result", "Outcome", "StopReason", "Limit", "Usage", "ModelUsage", "ApiCalls", "AttemptRecord", "FileDiff",
+        "Denial", "Signal", "ErrorInfo", "ErrorKind", "ExitCode",
     ),
     "api-approvals": (
         "ToolApproval", "RepeatedCall", "ImpossibleCall", "Question", "PlanApproval", "ServerApproval", "Choice",
-        "Draft", "Allow", "Deny", "Answer", "AcceptPlan", "Revise",
+        "Draft", "ChangedFile", "Allow", "Deny", "Answer", "AcceptPlan", "Revise",
     ),
-    "api-messages": ("Message", "Text", "Reasoning", "ToolCall", "ToolOutcome"),
+    "api-messages": ("Message", "Text", "Reasoning", "ToolCall", "ToolOutcome", "EditedFile"),
     "api-tools": ("ToolContext", "ToolResult", "FunctionTool", "Hook"),
     "api-testing": ("Scripted", "Call", "Truncated"),
 }  # fmt: skip
