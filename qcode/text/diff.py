@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from difflib import Match, SequenceMatcher
-from itertools import accumulate, repeat
-from typing import Literal, TypeAlias, TypeVar
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from qcode.text.clean import quoted
 from qcode.text.fences import unfenced
@@ -26,8 +26,15 @@ MAX_STEPS = 5_000_000
 """The limit of one comparison: about one second. 4,000 lines take four million steps if every second line changes."""
 
 _T = TypeVar("_T", bound=Hashable)
-_Range = tuple[int, int, int, int]
-"""The start and end of a range in the first sequence, and of one in the second."""
+
+
+class _RangePair(NamedTuple):
+    """A range of the first sequence, and one of the second with which it is compared."""
+
+    a_start: int
+    a_end: int
+    b_start: int
+    b_end: int
 
 
 class Steps:
@@ -74,20 +81,21 @@ class BoundedMatcher(SequenceMatcher[_T]):
         b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
         # `costs[i]`: the steps for the first `i` elements of the first sequence.
         costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
-        pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
+        pending = [_RangePair(0, len(self._a), 0, len(self._b))]
         blocks: list[Match] = []
         while pending:
-            a_start, a_end, b_start, b_end = pending.pop()
+            ranges = pending.pop()
+            a_start, a_end, b_start, b_end = ranges
             if not self._steps.use(costs[a_end] - costs[a_start]):
-                blocks += _aligned(self._a, self._b, a_start, a_end, b_start, b_end)
+                blocks += _aligned(self._a, self._b, ranges)
                 continue
             block = self.find_longest_match(a_start, a_end, b_start, b_end)
             if block.size:
                 blocks.append(block)
                 if a_start < block.a and b_start < block.b:
-                    pending.append((a_start, block.a, b_start, block.b))
+                    pending.append(_RangePair(a_start, block.a, b_start, block.b))
                 if block.a + block.size < a_end and block.b + block.size < b_end:
-                    pending.append((block.a + block.size, a_end, block.b + block.size, b_end))
+                    pending.append(_RangePair(block.a + block.size, a_end, block.b + block.size, b_end))
         return _joined(sorted(blocks))
 
 
@@ -102,8 +110,9 @@ def line_matcher(a: Sequence[str], b: Sequence[str]) -> BoundedMatcher[str]:
     So it reports unchanged empty lines as changed if the lines around them change. This matcher does so only if the
     texts have more than `MAX_LINE_PAIRS` pairs of equal lines.
     """
-    counts, absent = Counter(b), repeat(0)
-    return BoundedMatcher(a, b, autojunk=sum(map(counts.get, a, absent)) > MAX_LINE_PAIRS)
+    b_counts = Counter(b)
+    line_pairs = sum(b_counts.get(line, 0) for line in a)
+    return BoundedMatcher(a, b, autojunk=line_pairs > MAX_LINE_PAIRS)
 
 
 def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, context: int = 3) -> Iterator[str]:
@@ -111,25 +120,27 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
 
     `name` and `new_name` are the file names of `a` and `b`. `context` is the number of equal lines around a change.
     """
-    for index, group in enumerate(line_matcher(a, b).get_grouped_opcodes(context)):
-        if not index:
+    for index, opcodes in enumerate(line_matcher(a, b).get_grouped_opcodes(context)):
+        if index == 0:
             yield f"--- {name}"
             yield f"+++ {new_name}"
         # An opcode contains its kind, then the start and end of its range in `a` and in `b`.
-        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
-        yield f"@@ -{_range_text(start, end)} +{_range_text(new_start, new_end)} @@"
-        for kind, first, last, new_first, new_last in group:
+        _, hunk_start, _, new_hunk_start, _ = opcodes[0]
+        _, _, hunk_end, _, new_hunk_end = opcodes[-1]
+        yield f"@@ -{_range_text(hunk_start, hunk_end)} +{_range_text(new_hunk_start, new_hunk_end)} @@"
+        for kind, start, end, new_start, new_end in opcodes:
             if kind == "equal":
-                yield from map(" ".__add__, a[first:last])
+                yield from (f" {line}" for line in a[start:end])
                 continue
-            yield from map("-".__add__, a[first:last])
-            yield from map("+".__add__, b[new_first:new_last])
+            yield from (f"-{line}" for line in a[start:end])
+            yield from (f"+{line}" for line in b[new_start:new_end])
 
 
 def _range_text(start: int, end: int) -> str:
     """Format a range for a hunk header; the number of an empty range is that of the line before it."""
     length = end - start
-    return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
+    number = start + 1 if length else start
+    return f"{number}" if length == 1 else f"{number},{length}"
 
 
 HUNK_HEADER = lazy_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
@@ -197,8 +208,7 @@ def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
     by_path: dict[str, FileDiff] = {}
     for diff in diffs:
         for part in _split_at_files(diff):
-            # The first two lines are `--- old path` and `+++ new path`. The new path comes first, if there is one.
-            path = next((name for name in map(_named_file, reversed(part[:2])) if name), "")
+            path = _path_of_file(part)
             kinds = [line.kind for line in part]
             before = by_path.get(path, FileDiff(path, 0, 0, ""))
             text = before.diff + "".join(f"{line.text}\n" for line in part)
@@ -222,7 +232,13 @@ def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
         yield part
 
 
-def _named_file(line: DiffLine) -> str:
+def _path_of_file(lines: Sequence[DiffLine]) -> str:
+    """Return the path in the `+++` line of a file, or if the file was deleted, in the `---` line before it."""
+    paths = [_path_in_header(line) for line in lines[:2]]
+    return paths[-1] or paths[0]
+
+
+def _path_in_header(line: DiffLine) -> str:
     """Return the path in a `---` or `+++` line without its `a/` or `b/`; empty for `/dev/null`."""
     name = line.text[4:].split("\t")[0]
     return "" if name == "/dev/null" else name.partition("/")[2]
@@ -238,33 +254,36 @@ def _joined(blocks: Sequence[Match]) -> list[Match]:
     """Return the sorted blocks with adjacent ones merged."""
     joined: list[Match] = []
     for block in blocks:
-        if joined and (joined[-1].a + joined[-1].size, joined[-1].b + joined[-1].size) == (block.a, block.b):
-            block = Match(joined[-1].a, joined[-1].b, joined[-1].size + block.size)
-            joined.pop()
-        joined.append(block)
+        last = joined[-1] if joined else Match(0, 0, 0)
+        if last.size and block.a == last.a + last.size and block.b == last.b + last.size:
+            joined[-1] = Match(last.a, last.b, last.size + block.size)
+        else:
+            joined.append(block)
     return joined
 
 
-def _aligned(a: Sequence[_T], b: Sequence[_T], a_start: int, a_end: int, b_start: int, b_end: int) -> Iterator[Match]:
+def _aligned(a: Sequence[_T], b: Sequence[_T], ranges: _RangePair) -> Iterator[Match]:
     """Yield blocks at both ends of the ranges and around elements that occur once in each, in n log n steps.
 
     Example: for "xAyBz" and "xBAyz" the ends give "x" and "z". Between them, "A" and "y" are in the same order in
     both and give the block "Ay"; "B" has moved, so it is in no block.
     """
+    a_start, a_end, b_start, b_end = ranges
     head = _count_equal(a, b, a_start, b_start, min(a_end - a_start, b_end - b_start), step=1)
-    a_start, b_start = a_start + head, b_start + head
-    tail = _count_equal(a, b, a_end - 1, b_end - 1, min(a_end - a_start, b_end - b_start), step=-1)
+    a_middle, b_middle = a_start + head, b_start + head
+    tail = _count_equal(a, b, a_end - 1, b_end - 1, min(a_end - a_middle, b_end - b_middle), step=-1)
     a_end, b_end = a_end - tail, b_end - tail
-    blocks = [Match(a_start - head, b_start - head, head), Match(a_end, b_end, tail)]
-    a_first, b_first = a_start, b_start  # where the offsets below begin; `a_start` and `b_start` move on
-    for a_offset, b_offset in _increasing(_unique_pairs(a[a_start:a_end], b[b_start:b_end])):
-        a_index, b_index = a_first + a_offset, b_first + b_offset
-        if a_index < a_start:
+    blocks = [Match(a_start, b_start, head), Match(a_end, b_end, tail)]
+    a_next, b_next = a_middle, b_middle  # the end of the previous block
+    for a_offset, b_offset in _increasing(_unique_pairs(a[a_middle:a_end], b[b_middle:b_end])):
+        a_index, b_index = a_middle + a_offset, b_middle + b_offset
+        if a_index < a_next:
             continue  # inside the previous block
-        back = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_start, b_index - b_start), step=-1)
-        size = back + _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), step=1)
-        blocks.append(Match(a_index - back, b_index - back, size))
-        a_start, b_start = a_index - back + size, b_index - back + size
+        before = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_next, b_index - b_next), step=-1)
+        after = _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), step=1)
+        block = Match(a_index - before, b_index - before, before + after)
+        blocks.append(block)
+        a_next, b_next = block.a + block.size, block.b + block.size
     yield from (block for block in blocks if block.size)
 
 
@@ -298,6 +317,7 @@ def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     for index, (_, number) in enumerate(pairs):
         length = bisect_left(lowest, number)
         previous.append(ends[length - 1] if length else -1)
+        # A slice, because the subsequence may be the first one of its length.
         lowest[length : length + 1] = [number]
         ends[length : length + 1] = [index]
     subsequence: list[tuple[int, int]] = []
@@ -366,6 +386,13 @@ class UpdatedFile:
 Section: TypeAlias = AddedFile | DeletedFile | UpdatedFile
 
 
+class WrittenSection(NamedTuple):
+    """A section of a patch, and its lines as text."""
+
+    section: Section
+    text: str
+
+
 def patch_paths(text: str) -> tuple[str, ...]:
     """Return all paths that a patch names, in order. Raise `PatchError` if `text` is not a patch."""
     paths: list[str] = []
@@ -400,10 +427,10 @@ def _merge_update(sections: list[Section], update: UpdatedFile) -> None:
     sections.append(update)
 
 
-def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
+def patch_sections(text: str) -> tuple[WrittenSection, ...]:
     """Return the sections of a patch, each with its lines as text. Raise `PatchError` if `text` is not a patch."""
     lines = _patch_body(text)
-    sections: list[tuple[Section, str]] = []
+    sections: list[WrittenSection] = []
     begin = 0  # `lines[0]` is line 2 of the patch, after `BEGIN`, so `lines[begin]` is line `begin + 2`
     while begin < len(lines):
         header = _SECTION.fullmatch(lines[begin])
@@ -417,7 +444,7 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
             )
         end = next((index for index in range(begin + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
         section = _section(header[1], header[2], lines[begin + 1 : end], begin + 3)
-        sections.append((section, "\n".join(lines[begin:end])))
+        sections.append(WrittenSection(section, "\n".join(lines[begin:end])))
         begin = end
     if not sections:
         raise PatchError("the patch names no file")
@@ -492,11 +519,10 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
             _add_line(hunks[-1], line, number + index)
     for hunk in hunks:
         _trim(hunk)
-    # An `@@` without any line after it is ignored, if there are other hunks.
-    unchanged = [hunk for hunk in hunks if not hunk.has_change]
-    is_only_hunk = bool(unchanged) and len(hunks) == 1
-    if is_only_hunk or any(hunk.old for hunk in unchanged):
-        raise PatchError(f"patch line {number}: a hunk has no line that begins with + or -")
+    for hunk in hunks:
+        is_ignored = not hunk.old and len(hunks) > 1  # an `@@` without any line after it
+        if not hunk.has_change and not is_ignored:
+            raise PatchError(f"patch line {number}: a hunk has no line that begins with + or -")
     return tuple(hunk for hunk in hunks if hunk.has_change)
 
 
@@ -551,11 +577,13 @@ def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
 def _mask_lines(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
     is_secret_file = False
     for line in diff_lines(lines):
-        file = _FILE.match(line.text) if line.kind == "outside" else None
-        if file is not None:
+        header = _FILE.match(line.text) if line.kind == "outside" else None
+        if header is not None:
             # A file is secret if its old path in `---` or its new path in `+++` is.
-            is_secret_file = (is_secret_file and line.text.startswith("+++")) or is_secret(file[1])
-        yield _mask_line(line.text) if is_secret_file and line.kind in ("remove", "same") else line.text
+            is_old_path_secret = is_secret_file and line.text.startswith("+++")
+            is_secret_file = is_old_path_secret or is_secret(header[1])
+        is_masked = is_secret_file and line.kind in ("remove", "same")
+        yield _mask_line(line.text) if is_masked else line.text
 
 
 def _mask_line(line: str) -> str:
@@ -563,4 +591,5 @@ def _mask_line(line: str) -> str:
     if not line[1:].strip():
         return line
     assignment = _ASSIGNMENT.fullmatch(line[1:])
-    return f"{line[0]}{assignment[1] if assignment is not None else ''}{MASK}"
+    name = assignment[1] if assignment is not None else ""
+    return f"{line[0]}{name}{MASK}"

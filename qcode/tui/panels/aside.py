@@ -81,8 +81,10 @@ class AsideTalk:
 
     def stop(self) -> bool:
         """Cancel the request; return False if there is none."""
-        running, self._task = self._task, None
-        return running is not None and running.cancel()
+        task, self._task = self._task, None
+        if task is None:
+            return False
+        return task.cancel()
 
     def attach_answer(self) -> str:
         """Attach the last question and answer to the next message; return a confirmation, or how to use `/btw`."""
@@ -90,7 +92,8 @@ class AsideTalk:
             return USAGE
         from qcode.agent.context.attachments import aside_block
 
-        (question, answer), self._last_exchange = self._last_exchange, None
+        question, answer = self._last_exchange
+        self._last_exchange = None
         return self._attach(question, aside_block(question, answer))
 
     def _attach_to_next(self, _question: str, block: Text) -> str:
@@ -115,7 +118,10 @@ class AsideTalk:
 
 
 class AsidePanel(Vertical):
-    """The panel of a side question; hidden while closed. The `StatusView` and the `Interaction` of its presenter."""
+    """The panel of a side question; hidden while closed.
+
+    The panel also is the status line of its presenter (`StatusView`), and takes its questions (`Interaction`).
+    """
 
     def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -198,7 +204,8 @@ class AsidePanel(Vertical):
         self._title.update(title)
         add_key = ("Ctrl+S", "attach to prompt" if width >= _MIN_CELLS_FOR_WORDS else "attach")
         keys = [] if self._activity_text else [add_key]
-        keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
+        if self._text.is_long:
+            keys.append(("PgUp PgDn", "scroll"))
         line = key_hints([*keys, ("Esc", "close")], width)
         if self._activity_text:
             line = Content.assemble((f"{self._activity_text}  ·  ", "$text-accent"), line).truncate(

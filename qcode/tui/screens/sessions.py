@@ -99,14 +99,15 @@ class SessionPicker(Picker):
                 self.finder.set_filter(self._initial_filter)
 
     def rows_below(self) -> int:
-        is_renaming = bool(self._id_to_rename)
+        name_field = 1 if self._id_to_rename else 0
         if self.size.height < _MIN_PREVIEW_HEIGHT:
-            return int(is_renaming)
+            return name_field
+        margin, id_line, passage_line = 1, 1, 1
         # One line says that a session is open elsewhere. If any session is, the line is always reserved, so that the
         # list keeps its height.
-        open_line = any(info.holder is not None for info in self._sessions)
-        margin, id_line, passage_line = 1, 1, 1
-        return margin + open_line + id_line + passage_line + _MAX_PREVIEW_MESSAGES + is_renaming
+        is_any_open = any(info.holder is not None for info in self._sessions)
+        open_line = 1 if is_any_open else 0
+        return margin + open_line + id_line + passage_line + _MAX_PREVIEW_MESSAGES + name_field
 
     def show_row(self, row: PickerRow | None) -> None:
         self._id_to_delete = ""
@@ -194,8 +195,10 @@ class SessionPicker(Picker):
         row = self.row
         if row is None:
             return
+        self._id_to_rename = row.id
         field = self.query_one("#session-name", Input)
-        self._id_to_rename, field.value, field.display = row.id, row.label, True
+        field.value = row.label
+        field.display = True
         field.focus()
         self.show_title_and_keys()
 

@@ -76,11 +76,12 @@ def blank_style(style: CellStyle) -> CellStyle:
 @lru_cache(maxsize=4096)
 def nearest_blank_style(current: CellStyle, blank: CellStyle) -> CellStyle:
     """Return the style closest to `current` in which a blank looks as it does in the style `blank`."""
-    seen = attributes_of(blank_style(current).sgr)
-    if blank.link or current.link or not seen.keys() | attributes_of(blank.sgr).keys() <= {"bg"}:
+    seen_attributes = {*attributes_of(blank_style(current).sgr), *attributes_of(blank.sgr)}
+    if blank.link or current.link or not seen_attributes <= {"bg"}:
         return blank
-    attributes = {name: value for name, value in attributes_of(current.sgr).items() if name != "bg"}
-    return CellStyle(";".join([*attributes.values(), *attributes_of(blank.sgr).values()]))
+    # Only the background differs: keep all other attributes of `current`, which do not show on a blank.
+    kept = [value for name, value in attributes_of(current.sgr).items() if name != "bg"]
+    return CellStyle(";".join([*kept, *attributes_of(blank.sgr).values()]))
 
 
 @lru_cache(maxsize=4096)
@@ -96,8 +97,9 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
     ended = {_END_PARAMETERS[name] for name in old if name not in new}
     started = [value for name, value in new.items() if old.get(name) != value or _END_PARAMETERS[name] in ended]
     change = ";".join([*sorted(ended), *started])
-    from_reset = ";".join(["0", *new.values()]) if new else ""  # `CSI m` is a reset
-    return f"{link}\x1b[{min(change, from_reset, key=len)}m"
+    reset_and_set = ";".join(["0", *new.values()]) if new else ""  # `CSI m` is a reset
+    shortest = min(change, reset_and_set, key=len)
+    return f"{link}\x1b[{shortest}m"
 
 
 class NoColors(LineFilter):

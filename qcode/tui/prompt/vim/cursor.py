@@ -76,15 +76,7 @@ class MovingCursor:
         if name in ("gg", "G"):
             number = command.count or (1 if name == "gg" else None)  # None: the last line
             return Motion(operators.go_to_line(text, number), is_lines=True)
-        if name in ("$", "_") and count == 1:
-            start: int | None = line_start(text, index)
-        else:
-            steps = -count  # `-` and `k` go up
-            if name in ("$", "_"):
-                steps = count - 1  # `2$` is in the next line
-            elif name in ("+", "j"):
-                steps = count
-            start = motions.lines_below(text, index, steps)
+        start = self._line_reached_by(name, count)
         if start is None:
             return None
         if name == "$":
@@ -93,6 +85,17 @@ class MovingCursor:
         if name in ("j", "k"):
             return Motion(self._at_wanted_column(start), is_lines=True)
         return Motion(first_non_blank(text, start), is_lines=True)
+
+    def _line_reached_by(self, name: str, count: int) -> int | None:
+        """Return the start of the line that `$`, `_`, `+`, `-`, `j` or `k` reaches, None if there is no such line."""
+        lines_down = -count  # `-` and `k` go up
+        if name in ("$", "_"):
+            lines_down = count - 1  # `2$` is in the next line
+        elif name in ("+", "j"):
+            lines_down = count
+        if lines_down == 0:
+            return line_start(self.text, self.cursor)
+        return motions.lines_below(self.text, self.cursor, lines_down)
 
     def _at_wanted_column(self, start: int) -> int:
         if self.wanted_column is None:

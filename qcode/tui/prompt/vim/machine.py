@@ -55,16 +55,33 @@ class _Insertion:
 
 
 @dataclass(frozen=True, slots=True)
+class _Typing:
+    """The effect of the keys that the user typed in an insertion."""
+
+    deleted: int
+    """The number of characters before the start of the insertion that were deleted."""
+    text: str
+    """The text that was inserted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """A selection of visual mode, which `gv` restores."""
+
+    anchor: int
+    cursor: int
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
 class _Change:
     """A change that `.` can repeat."""
 
     command: VimCommand
     selected: _SelectionSize | None = None
     """The size of the changed selection, None for a change outside visual mode."""
-    deleted: int = 0
-    """The number of characters before the start of the insertion that the user deleted."""
-    typed: str = ""
-    """The text that the user typed in the insertion."""
+    typing: _Typing | None = None
+    """The typing of the insertion that the change began."""
 
 
 class Vim(MovingCursor):
@@ -77,8 +94,7 @@ class Vim(MovingCursor):
         """The keys of an unfinished command."""
         self._anchor = 0
         """The end of the selection at which the cursor is not."""
-        self._last_selection: tuple[int, int, Mode] | None = None
-        """The anchor, cursor and mode of the last selection, for `gv`."""
+        self._last_selection: _Selected | None = None
         self._registers: dict[str, Register] = {}
         self._change: _Change | None = None
         """The last change, for `.`."""
@@ -150,10 +166,11 @@ class Vim(MovingCursor):
         try:
             command = parse(self._keys, is_visual=self.is_visual)
         except InvalidKeysError:
-            was_first = len(self._keys) == 1
+            is_only_key = len(self._keys) == 1
             self._keys = []
-            # A key such as `pageup` after `d` cancels the command; alone, it belongs to the text area.
-            return None if was_first and len(key) > 1 else ChangedText(self.text, self.cursor)
+            if is_only_key and len(key) > 1:
+                return None  # a key such as `pageup` belongs to the text area; after `d`, it cancels the command
+            return ChangedText(self.text, self.cursor)
         if command is not None:
             self._keys = []
             self._run(command)
@@ -185,7 +202,7 @@ class Vim(MovingCursor):
         return ChangedText(self.text, self.cursor)
 
     def _leave_visual(self) -> None:
-        self._last_selection = (self._anchor, self.cursor, self.mode)
+        self._last_selection = _Selected(self._anchor, self.cursor, self.mode)
         self.mode, self.wanted_column = "normal", None
         self.cursor = normal_cursor(self.text, self.cursor)
 
@@ -200,9 +217,10 @@ class Vim(MovingCursor):
         self.mode = "insert"
         self._insertion = _Insertion(command, self.text[: self.cursor], self.text[self.cursor :])
         if change is not None:
-            start = max(0, self.cursor - change.deleted)
-            self.text = self.text[:start] + change.typed + self.text[self.cursor :]
-            self.cursor = start + len(change.typed)
+            if change.typing is not None:
+                start = max(0, self.cursor - change.typing.deleted)
+                self.text = self.text[:start] + change.typing.text + self.text[self.cursor :]
+                self.cursor = start + len(change.typing.text)
             self._leave_insert()
 
     def _end_insertion(self) -> None:
@@ -210,16 +228,16 @@ class Vim(MovingCursor):
         insertion, self._insertion = self._insertion, None
         if insertion is None:
             return
-        deleted, typed = _typed_since(insertion, self.text)
+        typing = _typing_since(insertion, self.text)
         repeats = (insertion.command.count or 1) - 1 if insertion.command.name in _INSERTING else 0
-        if repeats and not deleted:
+        if repeats and not typing.deleted:
             is_line = insertion.command.name in "oO"
-            more = (f"\n{typed}" if is_line else typed) * repeats
-            position = len(insertion.before) + len(typed)
+            more = (f"\n{typing.text}" if is_line else typing.text) * repeats
+            position = len(insertion.before) + len(typing.text)
             self.text = self.text[:position] + more + self.text[position:]
             self.cursor = position + len(more)
         if self._change is not None and self._change.command == insertion.command:
-            self._change = replace(self._change, deleted=deleted, typed=typed)
+            self._change = replace(self._change, typing=typing)
 
     def _leave_insert(self) -> None:
         self._end_insertion()
@@ -277,9 +295,10 @@ class Vim(MovingCursor):
             self._move(command)
 
     def _reselect(self) -> None:
-        if self._last_selection is not None:
-            anchor, cursor, self.mode = self._last_selection
-            self._anchor, self.cursor = min(anchor, len(self.text)), min(cursor, len(self.text))
+        last = self._last_selection
+        if last is not None:
+            self.mode = last.mode
+            self._anchor, self.cursor = min(last.anchor, len(self.text)), min(last.cursor, len(self.text))
 
     def _select_object(self, command: VimCommand) -> None:
         count, is_around = command.count or 1, command.name[0] == "a"
@@ -307,10 +326,11 @@ class Vim(MovingCursor):
                 self.cursor = motions.nth_line(self.text, rows.last + 1)
 
     def _run_operator(self, command: VimCommand, change: _Change | None) -> None:
-        region, selected = self._region_of(command, change)
+        region = self._region_of(command, change)
         if region is None or (command.operator == "d" and not self.text):
             return
         if command.operator != "y":
+            selected = _size_of(region, self.text) if command.name == SELECTION else None
             self._change = change or _Change(command, selected)
         if self.is_visual:
             is_upward = line_start(self.text, self.cursor) < line_start(self.text, self._anchor)
@@ -325,29 +345,24 @@ class Vim(MovingCursor):
         self._history.set_undo_cursor(self.cursor)
         self._apply(command, region, change)
 
-    def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _SelectionSize | None]:
-        """Return the region of an operator, and the size of that region if it is a selection."""
+    def _region_of(self, command: VimCommand, change: _Change | None) -> Region | None:
+        """Return the region of an operator, None if its motion fails."""
         text, operator = self.text, command.operator
         if command.name == SELECTION:
             joins_lines = operator in ("d", "c", "y", "p", "P")
             if change is not None and change.selected is not None:
-                return self._region_of_size(change.selected, joins_lines=joins_lines), None
+                return self._region_of_size(change.selected, joins_lines=joins_lines)
             is_lines = self.mode == "visual line" or command.is_linewise
-            region = operators.visual_region(
-                text, self._anchor, self.cursor, is_lines=is_lines, joins_lines=joins_lines
-            )
-            selected = text[region.start : region.end]
-            in_last_line = region.end - line_start(text, region.end) if "\n" in selected else len(selected)
-            return region, _SelectionSize(selected.count("\n") + 1, in_last_line, is_lines)
+            return operators.visual_region(text, self._anchor, self.cursor, is_lines=is_lines, joins_lines=joins_lines)
         if command.name == LINES:
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
-            return (None if last is None else operators.lines_region(text, self.cursor, last)), None
+            return None if last is None else operators.lines_region(text, self.cursor, last)
         column = self.wanted_column
         motion = self.motion(command)
         self.wanted_column = column
         if motion is None:
-            return None, None
+            return None
         start = self.cursor if motion.start is None else motion.start
         if motion.is_lines:
             region = operators.lines_region(text, start, motion.end)
@@ -357,18 +372,22 @@ class Vim(MovingCursor):
             )
         # `yk` moves the cursor to the line above, in the same column.
         self.cursor = min(start, motion.end)
-        return region, None
+        return region
 
     def _region_of_size(self, selected: _SelectionSize, *, joins_lines: bool) -> Region:
         """Return the region that starts at the cursor and has the size of an earlier selection."""
         text, index = self.text, self.cursor
-        last = motions.lines_below(text, index, selected.lines - 1) if selected.lines > 1 else line_start(text, index)
-        start = line_start(text, index) if last is None else last
+        last_line = line_start(text, index)
+        if selected.lines > 1:
+            line_below = motions.lines_below(text, index, selected.lines - 1)
+            last_line = last_line if line_below is None else line_below
         if selected.is_lines:
-            return operators.lines_region(text, index, start)
-        begin = index if selected.lines == 1 else start
-        last_end = line_end(text, begin) + 1 if joins_lines else line_end(text, begin)
-        return Region(index, min(begin + selected.characters, last_end, len(text)))
+            return operators.lines_region(text, index, last_line)
+        start_in_last_line = index if selected.lines == 1 else last_line
+        last_end = line_end(text, start_in_last_line)
+        if joins_lines:
+            last_end += 1
+        return Region(index, min(start_in_last_line + selected.characters, last_end, len(text)))
 
     def _apply(self, command: VimCommand, region: Region, change: _Change | None) -> None:
         """Perform an operator. The cursor is already at the start of the region."""
@@ -488,16 +507,23 @@ class Vim(MovingCursor):
         return True
 
 
-def _typed_since(insertion: _Insertion, text: str) -> tuple[int, str]:
-    """Return how many characters before the start of an insertion were deleted, and the text that was typed.
+def _size_of(region: Region, text: str) -> _SelectionSize:
+    """Return the size of a region that is a selection."""
+    selected = text[region.start : region.end]
+    in_last_line = region.end - line_start(text, region.end) if "\n" in selected else len(selected)
+    return _SelectionSize(selected.count("\n") + 1, in_last_line, region.is_lines)
 
-    For example, `A`, two backspaces and `xy` change `abcd` to `abxy`: the result is 2 and `xy`.
+
+def _typing_since(insertion: _Insertion, text: str) -> _Typing:
+    """Return what the user has typed since an insertion began, if `text` is the text now.
+
+    For example, `A`, two backspaces and `xy` change `abcd` to `abxy`: 2 characters were deleted and `xy` was inserted.
     """
     before, after = insertion.before, insertion.after
-    if text.endswith(after):
-        head = text[: len(text) - len(after)]
-        if head.startswith(before):
-            return 0, head[len(before) :]
-        common = difference(before, head).start
-        return len(before) - common, head[common:]
-    return 0, difference(before + after, text).new
+    if not text.endswith(after):
+        return _Typing(0, difference(before + after, text).new)
+    head = text[: len(text) - len(after)]
+    if head.startswith(before):
+        return _Typing(0, head[len(before) :])
+    common = difference(before, head).start
+    return _Typing(len(before) - common, head[common:])
