@@ -162,6 +162,37 @@ def test_text_typed_at_a_question_with_choices_becomes_the_answer(key: str) -> N
     drive(test, conversation)
 
 
+def test_hidden_characters_of_a_choice_are_escaped_once() -> None:
+    labels = ("two\nlines", "a\u200bb", "C:\\new ")
+    conversation = _script(Question(ASK, "Which?", choices=tuple(map(Choice, labels))))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        for row in ("1 two\u23celines", "2 a\\u200bb", "3 C:\\new\\x20"):
+            assert row in run.screen
+        assert "5c" not in run.screen
+        await run.pilot.press("4", "a", "ctrl+j", "b", "escape")
+        await run.until(lambda: '4 Other: write an answer (t)  "a\u23ceb"' in run.screen)
+        await run.pilot.press("3")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("C:\\new "))]
+
+    drive(test, conversation)
+
+
+def test_label_of_a_server_is_not_escaped_again() -> None:
+    question = Question(ASK, "Which?", choices=(Choice("a\\u200bb"), Choice("dir\\x5csub")), server="fake")
+    conversation = _script(question)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "1 a\\u200bb" in run.screen
+        assert "2 dir\\x5csub" in run.screen
+        await _stop(run)
+
+    drive(test, conversation)
+
+
 def test_text_typed_at_a_plan_says_what_to_change() -> None:
     conversation = _script(PLAN)
 

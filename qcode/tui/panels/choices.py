@@ -354,11 +354,13 @@ def confirmation_form(option: Option, form: Form) -> Form:
 
 def _answers_to(question: Question) -> tuple[Option, ...]:
     is_checked = False if question.is_multi_select else None
+    # The model's choices are as it wrote them; the labels of a server have been made visible, to tell them apart.
+    make_visible = ensure_visible if question.server else visible
     choices = tuple(
         Option(
-            visible(choice.label),
+            make_visible(choice.label),
             decision=Answer(choice.label),
-            detail=visible(choice.detail),
+            detail=make_visible(choice.detail),
             is_checked=is_checked,
         )
         for choice in question.choices

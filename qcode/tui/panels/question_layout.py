@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from qcode.text.clean import quoted, visible
+from qcode.text.clean import ensure_visible, visible
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, shorten, start_of_end, style_of, wrap
 from qcode.values import dataclass
@@ -41,7 +41,7 @@ _MAX_WRITTEN_CELLS = 40
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
 _UNBROKEN_SPACE = "\u00a0"
-"""A space at which `wrap` does not break. `visible` leaves none of them in a text."""
+"""A space at which `wrap` does not break. A visible text contains none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def shown_options(options: Sequence[Option], written_text: str, *, is_field_open
     """
     if not written_text.strip():
         return tuple(options)
-    detail = "" if is_field_open else quoted(shorten(written_text, _MAX_WRITTEN_CELLS))
+    detail = "" if is_field_open else f'"{shorten(visible(written_text.strip()), _MAX_WRITTEN_CELLS)}"'
     return tuple(_with_written_text(option, detail) if option.opens_text_field else option for option in options)
 
 
@@ -358,7 +358,7 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
         Yes, always in this folder: exactly "git push origin main" (f)
         shell(git push origin main)
     """
-    label, detail = visible(option.label), option.detail
+    label, detail = ensure_visible(option.label), option.detail
     for part in filter(None, option.unbroken):
         unbroken = _unbroken(part, width)
         label, detail = label.replace(part, unbroken), detail.replace(part, unbroken)
@@ -381,7 +381,7 @@ def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
     """Return an option in one row: its label, cut if necessary, and its keys if enough of the label is left."""
     keys = _key_spans(option)
     free_cells = width - sum(cell_len(text) for text, _ in keys)
-    label = visible(option.label)
+    label = ensure_visible(option.label)
     if free_cells < min(cell_len(label), _MIN_LABEL_CELLS):
         return Line(((crop(label, width), style),))
     return Line(((crop(label, free_cells), style), *keys))
