@@ -83,7 +83,8 @@ class HostSession(Exchange):
         """The ids of messages that wait for a turn."""
         self._prompt_numbers: dict[str, int] = {}
         """The number of the prompt in the session, by the id of a message."""
-        self._answer_tasks: dict[str, asyncio.Task[None]] = {}
+        self._answer_tasks: dict[asyncio.Task[None], Json] = {}
+        """The tasks that answer control requests, each with the id of its request. A host may use an id again."""
         self._model_connections: set[asyncio.Future[ModelClient]] = set()
         options = output.agent.context.options
         self.approvals = HostApprovals(
@@ -155,7 +156,8 @@ class HostSession(Exchange):
         """Cancel a request of either side, because the host no longer wants an answer, or sends none."""
         if isinstance(request_id, str):
             self.wire.cancel(request_id)
-            if (task := self._answer_tasks.get(request_id)) is not None:
+        for task, answered_id in self._answer_tasks.items():
+            if answered_id == request_id:
                 task.cancel()
 
     def _handle_control(self, control: ControlRequest) -> None:
@@ -163,13 +165,12 @@ class HostSession(Exchange):
         if not self._has_handshake and control.subtype == "initialize":
             self._has_handshake = True  # the handshake itself, which is answered already
             return
-        key = str(control.request_id)
         task = asyncio.get_running_loop().create_task(self._answer_control(control))
-        self._answer_tasks[key] = task
+        self._answer_tasks[task] = control.request_id
         size = REQUEST_OVERHEAD_BYTES + len(str(control.request))
         self.hold(size)
         task.add_done_callback(lambda _: self.release(size))
-        task.add_done_callback(lambda _: self._answer_tasks.pop(key, None))
+        task.add_done_callback(self._answer_tasks.pop)
 
     async def _answer_control(self, control: ControlRequest) -> None:
         """Answer a control request; the answer to a failed one is an error."""

@@ -80,6 +80,30 @@ def test_server_inside_the_host_is_added_and_servers_of_the_handshake_are_replac
         assert host.server.requests[-1].results[0].content == "sum 5"
 
 
+def test_withdrawal_ends_every_request_with_its_id(tmp_path: Path) -> None:
+    def is_end(line: dict[str, Any]) -> bool:
+        return bool(line["type"] == "control_response" and line["response"]["request_id"] == "end")
+
+    def send(request_id: str, subtype: str, **fields: Any) -> None:
+        request = {"subtype": subtype, **fields}
+        host.send({"type": "control_request", "request_id": request_id, "request": request})
+
+    with hosting(tmp_path, []) as host:
+        host.greet()
+        send("same", "mcp_set_servers", servers={"more": {"type": "sdk", "name": "more"}})
+        unanswered = host.request("mcp_message")
+        send("same", "get_context_usage")
+        host.until(lambda line: line["type"] == "control_response")
+        host.send({"type": "control_cancel_request", "request_id": "same"})
+        host.control("mcp_status")
+        host.answer(unanswered, mcp_response={"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "no"}})
+        send("end", "mcp_set_servers", servers={})
+        host.serve(is_end, "more")
+        host.end()
+    ids = [line["response"]["request_id"] for line in host.seen if line["type"] == "control_response"]
+    assert ids.count("same") == 1
+
+
 def test_server_that_fails_is_reported_and_one_of_the_configuration_stays(tmp_path: Path) -> None:
     config = tmp_path / "qcode" / "config.toml"
     config.parent.mkdir()
