@@ -177,6 +177,12 @@ def test_settings_of_claude_code_count_as_far_as_they_have_an_equivalent(home: d
         )
 
 
+def test_folder_name_that_no_file_system_accepts_is_reported(home: dict[str, str]) -> None:
+    given = json.dumps({"permissions": {"additionalDirectories": ["x" * 5_000, "a\0b"]}})
+    warnings = read(home, "--settings", given).settings.warnings
+    assert [warning.endswith(" is not a folder") for warning in warnings] == [True, True]
+
+
 def test_flags_win_over_settings_of_claude_code(home: dict[str, str]) -> None:
     context = read(home, "--settings", json.dumps(SETTINGS), "--permission-mode", "plan", "-m", "demo/demo")
     assert (context.settings.model, context.settings.permissions.mode) == ("demo/demo", "plan")

@@ -219,7 +219,7 @@ class _OptionFields:
         start = Path.cwd() if fields["cwd"] is None else Path(fields["cwd"])
         for text in settings.folders:
             folder = start / os.path.expanduser(text)  # noqa: PTH111  # pathlib raises for an unknown user
-            if folder.is_dir():
+            if os.path.isdir(folder):  # noqa: PTH112  # pathlib raises for a very long name
                 fields["add_dir"] = (*fields["add_dir"], folder)
             else:
                 self.notices.append(f"--settings: additionalDirectories: {one_line(text, 200)} is not a folder")
