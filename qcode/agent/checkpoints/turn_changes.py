@@ -13,9 +13,10 @@ from difflib import Match
 from pathlib import Path
 from typing import NamedTuple
 
-from qcode.agent.checkpoints.blobs import Blobs, digest_of
+from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
 from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
 from qcode.protocol.tools import Refused
+from qcode.safety.paths import read_file_start
 from qcode.text.diff import diff_lines, line_matcher
 from qcode.text.numbers import bytes_text
 from qcode.tools import text_file
@@ -123,11 +124,19 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
 
 def _text_if_edited(path: str, latest: FileState | None) -> str | None:
     """Return the text of a file that was edited after its `latest` change; None if it was not, or is not text."""
-    try:
-        data = Path(path).read_bytes()
-        return None if latest is None or digest_of(data) == latest.digest else text_file.decode(data, path).text
-    except (OSError, BinaryFile, Refused):
+    data = _current_content(path)
+    if latest is None or data is None or digest_of(data) == latest.digest:
         return None
+    try:
+        return text_file.decode(data, path).text
+    except (BinaryFile, Refused):
+        return None
+
+
+def _current_content(path: str) -> bytes | None:
+    """Return the content of a file; None if it is missing, too large, or has become a pipe or another special file."""
+    data = read_file_start(Path(path), MAX_FILE_BYTES + 1)
+    return None if data is None or len(data) > MAX_FILE_BYTES else data
 
 
 def _turn_file(file: FileVersions, blobs: Blobs, label: str, edited: str | None) -> TurnFile | None:
@@ -180,10 +189,7 @@ def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) ->
         raise Refused(f"{label} is a symbolic link")
     data = blobs.get(state.content_digest)
     if data is None:
-        try:
-            data = Path(path).read_bytes()
-        except OSError:
-            data = b""
+        data = _current_content(path) or b""
         if digest_of(data) != state.digest:
             raise Refused(f"{label} was changed later, and its content after this turn was not saved")
     return text_file.decode(data, label)
@@ -219,10 +225,10 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
     before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     if before is None or after is None:
         raise ConflictError(f"{label} was changed after this turn")
-    try:
-        current = text_file.decode(Path(file.path).read_bytes(), label)
-    except OSError as error:
-        raise ConflictError(f"{label} cannot be read ({error.strerror})") from None
+    content = _current_content(file.path)
+    if content is None:
+        raise ConflictError(f"{label} is not a readable file, or is too large")
+    current = text_file.decode(content, label)
     count = len(hunks_of(text_file.diff_of(label, before, after)))
     text = remove_hunks(before.text, after.text, current.text, hunk, count)
     return text_file.encode(text_file.with_text(current, text))

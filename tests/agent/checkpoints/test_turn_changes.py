@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,19 @@ def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointR
     with pytest.raises(MoveImpossible, match=r"b\.txt was not changed: it was changed after this turn"):
         runner.rewinder.plan_partial_undo(number, str(runner.path("b.txt")))
     assert runner.files == {"b.txt": b"mine\n"}
+
+
+def test_file_that_became_a_pipe_or_very_large_is_listed_and_not_read(runner: CheckpointRunner) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
+    runner.path("a.txt").unlink()
+    os.mkfifo(runner.path("a.txt"))
+    with runner.path("b.txt").open("wb") as sparse:
+        sparse.truncate(10 * 1024**4)
+    (turn,) = listed(runner)
+    assert [(file.label, len(file.hunks)) for file in turn.files] == [("a.txt", 1), ("b.txt", 1)]
+    for name in ("a.txt", "b.txt"):
+        with pytest.raises(MoveImpossible):
+            runner.rewinder.plan_partial_undo(number, str(runner.path(name)))
 
 
 def test_undo_of_a_deleted_file_brings_it_back(runner: CheckpointRunner) -> None:
