@@ -27,7 +27,7 @@ DEMO_NOTE = (
     "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
 
-_BUSY_CHOICES = """\
+_CHOICES_FOR_BUSY_SESSION = """\
   1  Continue in a copy
   2  Start a new session
 Which? [1] """
@@ -45,10 +45,13 @@ def run_app(arguments: Options) -> int:
         context = run_context(arguments, folder, is_attended=True, ask_trust=ask_trust)
         if _is_linear(context):
             context = with_chosen_session(context)
-        context, busy_session = _without_busy_session(context)
-        selection = (
-            select_at_start(context, has_demo=True) if context.options.resume is None else select_for_resume(context)
-        )
+        busy_session = _busy_session(context)
+        if busy_session and _is_linear(context):
+            context = _ask_about_busy_session(context, busy_session)
+        elif busy_session:  # the app asks
+            context = replace(context, options=replace(context.options, resume=None))
+        is_resuming = context.options.resume is not None
+        selection = select_for_resume(context) if is_resuming else select_at_start(context, has_demo=True)
     except InputEnded:
         return ExitCode.INTERRUPTED
     picks_session = context.options.resume == CHOOSE
@@ -69,28 +72,33 @@ def run_app(arguments: Options) -> int:
     return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
 
 
-def _without_busy_session(context: RunContext) -> tuple[RunContext, str]:
-    """Return the context without a session to resume that another process has open, and the id of that session.
-
-    The app then asks how to continue. The linear mode asks here, and the id is empty. Raise `InputEnded`.
-    """
+def _busy_session(context: RunContext) -> str:
+    """Return the id of the session to resume if another process has it open, otherwise an empty text."""
     options = context.options
     if options.resume in (None, CHOOSE) or options.fork_session or options.no_session:
-        return context, ""
-    from qcode.agent.sessions.file import open_elsewhere_text
+        return ""
     from qcode.agent.sessions.store import SessionStore
 
     store = SessionStore(context.paths.state_dir, context.root)
     session_id = store.latest() if options.resume == LATEST else store.find(options.resume or "")
-    holder = None if session_id is None else store.holder(session_id)
-    if session_id is None or holder is None:
-        return context, ""
-    if not _is_linear(context):
-        return replace(context, options=replace(options, resume=None)), session_id
-    question = f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_BUSY_CHOICES}"
-    is_copy = ask(question) not in ("2", "n")
-    options = replace(options, resume=session_id if is_copy else None, fork_session=is_copy)
-    return replace(context, options=options), ""
+    if session_id is None or store.holder(session_id) is None:
+        return ""
+    return session_id
+
+
+def _ask_about_busy_session(context: RunContext, session_id: str) -> RunContext:
+    """Ask in linear mode how to continue, and return the context for the answer; raise `InputEnded`."""
+    from qcode.agent.sessions.file import open_elsewhere_text
+    from qcode.agent.sessions.store import SessionStore
+
+    holder = SessionStore(context.paths.state_dir, context.root).holder(session_id)
+    if holder is None:  # closed meanwhile
+        return context
+    answer = ask(f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_CHOICES_FOR_BUSY_SESSION}")
+    starts_new_session = answer in ("2", "n")
+    if starts_new_session:
+        return replace(context, options=replace(context.options, resume=None))
+    return replace(context, options=replace(context.options, resume=session_id, fork_session=True))
 
 
 def _is_linear(context: RunContext) -> bool:
@@ -113,9 +121,9 @@ def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable
 
     history = PromptHistory(_history_file(context), short_path(context.folder))
     app = TrustApp(context, FolderTrust(question.question, question.facts), history=history)
-    code = app.ask(mouse=context.settings.ui.mouse)
-    if code:
-        raise SystemExit(code)
+    exit_code = app.ask(mouse=context.settings.ui.mouse)
+    if exit_code:
+        raise SystemExit(exit_code)
     keep_draft(app.draft)
     match app.answer:
         case None:

@@ -217,7 +217,7 @@ class Run:
         self._is_concluded = False  # the result and the messages for the user were written
         self._is_only_turn = is_only_turn
         self._writes_header = is_only_turn
-        """The header is still to be written, so the turn has not begun."""
+        """The header is still to be written, before the turn begins. Several turns share a header that exists then."""
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
         self._is_out_of_time = False
@@ -367,8 +367,8 @@ class Run:
             self._notice_texts.add(text)
             await self._stderr.write_line(text)
         elif self._output.is_verbose:
-            if isinstance(event, ReplyFinished) and event.message and event.message.calls and event.message.text:
-                await self._stderr.quote(event.message.text)
+            if quoted := _text_before_calls(event):
+                await self._stderr.quote(quoted)
             elif text := verbose_message(event):
                 await self._stderr.write_line(text)
 
@@ -409,7 +409,7 @@ class Run:
         await self._pipe.write(self._unwritten_result())
 
     def _unwritten_result(self) -> bytes:
-        """Return the result for stdout, and nothing in later calls: the caller passes it to `Pipe`."""
+        """Return the bytes of the result, which the caller passes to `Pipe`. Later calls return nothing."""
         if self._has_result:
             return b""
         self._has_result = True
@@ -461,10 +461,10 @@ class Run:
 
     def _end_without_event(self, outcome: Outcome, error: ErrorInfo | None) -> TurnEnded:
         """Build a `TurnEnded` for a turn that ended without one, from the events so far."""
-        is_late = outcome is Outcome.CANCELLED and self._is_out_of_time
+        is_timeout = outcome is Outcome.CANCELLED and self._is_out_of_time
         return TurnEnded(
-            outcome=Outcome.MAX_TURN_REQUESTS if is_late else outcome,
-            limit=Limit.TIME if is_late else None,
+            outcome=Outcome.MAX_TURN_REQUESTS if is_timeout else outcome,
+            limit=Limit.TIME if is_timeout else None,
             stop=None,
             raw_stop="",
             text=self._answer.text,
@@ -488,6 +488,12 @@ class Run:
         while self._output.stderr.has_live_line:
             await self._stderr.show_status(f"{self._progress.status} ({duration_text(self._meter.elapsed)})")
             await asyncio.sleep(1)
+
+
+def _text_before_calls(event: TurnEvent) -> str:
+    """Return the text of a reply with calls, which the result in text mode does not contain."""
+    message = event.message if isinstance(event, ReplyFinished) else None
+    return message.text if message is not None and message.calls else ""
 
 
 def utf8(text: str) -> bytes:

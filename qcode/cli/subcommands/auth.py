@@ -25,7 +25,7 @@ from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, ask_hidden, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask, ask_hidden, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
@@ -37,8 +37,12 @@ from qcode.values import dataclass
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
 )
-_FOLDER_FLAGS = {"cwd", "trust", "settings"}
-_FLAGS = {"login": {"no_check", *_FOLDER_FLAGS}, "status": {"json", *_FOLDER_FLAGS}, "logout": _FOLDER_FLAGS}
+_COMMON_FLAGS = {"cwd", "trust", "settings"}
+_FLAGS = {
+    "login": {"no_check", *_COMMON_FLAGS},
+    "status": {"json", *_COMMON_FLAGS},
+    "logout": _COMMON_FLAGS,
+}
 _MAX_LINE_BYTES = 64 * 1024
 _MAX_NAME_CHARS = 16
 """An error does not repeat an unknown provider with a longer name, because it may be a key."""
@@ -66,8 +70,10 @@ def run_auth(arguments: Sequence[str]) -> int:
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
     command, *words = typed or [""]
-    if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(flags):
-        hint = "; pass the key on standard input, never on the command line" if command == "login" and words[1:] else ""
+    is_valid = command in _FLAGS and len(words) <= 1 and _FLAGS[command].issuperset(flags)
+    if not is_valid:
+        may_contain_key = command == "login" and len(words) > 1
+        hint = "; pass the key on standard input, never on the command line" if may_contain_key else ""
         raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
     is_attended = os.isatty(0) and os.isatty(1)
     folder, problem = folder_context(options)
@@ -106,9 +112,11 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
         name = _ask_provider(context, command)
     if name in specs:
         return specs[name]
-    quoted = f' "{name}"' if len(name) <= _MAX_NAME_CHARS and name.replace("-", "").replace("_", "").isalnum() else ""
-    hint = suggestion(name if quoted else "", specs, f"known are {', '.join(sorted(specs))}")
-    raise UsageError(f"unknown provider{quoted}; {hint}")
+    known = f"known are {', '.join(sorted(specs))}"
+    is_name = len(name) <= _MAX_NAME_CHARS and name.replace("-", "").replace("_", "").isalnum()
+    if not is_name:
+        raise UsageError(f"unknown provider; {known}")
+    raise UsageError(f'unknown provider "{name}"; {suggestion(name, specs, known)}')
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:
@@ -136,18 +144,16 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
         write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
     redact_in_crash_reports(key)
-    checked = (
-        asyncio.run(connect_and_check(context.settings, context.keys, spec, key))
-        if is_checked
-        else KeyVerdict("unknown")
-    )
+    checked = KeyVerdict("unknown")
+    if is_checked:
+        checked = asyncio.run(connect_and_check(context.settings, context.keys, spec, key))
     if checked.verdict == "refused":
         raise QcodeError(
             f"{checked.note}; nothing was stored (use --no-check to store it without a check)", ExitCode.NO_CREDENTIAL
         )
     stored = store_key(context.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
-    write_stdout("\n".join((*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
+    write_lines(*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted))
     return 0
 
 
@@ -215,7 +221,7 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
     variable = registry.credential_of(spec, context.keys.env)
     if variable:
         lines.append(f"{variable} is still set and provides a credential")
-    write_stdout("\n".join((*lines, "")))
+    write_lines(*lines)
     return 0
 
 

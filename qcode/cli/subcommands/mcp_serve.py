@@ -57,6 +57,7 @@ MAX_PROMPT_CHARS = 1_000_000
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
 """The maximum length of a line of the client: a prompt of `MAX_PROMPT_CHARS` takes 6 MB if all are escaped."""
+_TOO_LONG = f"the line has more than {MAX_LINE_BYTES:,} bytes"
 
 _ASK = (
     "Let qcode, a coding agent, do one task in a folder: it reads, edits and runs code within the permissions of its "
@@ -95,6 +96,7 @@ class _Lines:
 
     def __init__(self, descriptor: int) -> None:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
+        """Sends an error to the client."""
         self._lines: asyncio.Queue[bytes | Literal["too long", "end"]] = asyncio.Queue()
         self._reader = StdinReader(
             descriptor, on_line=self._put, on_end=lambda _: self._lines.put_nowait("end"), max_line_bytes=MAX_LINE_BYTES
@@ -102,7 +104,7 @@ class _Lines:
 
     def _put(self, line: bytes | None) -> None:
         """Queue a line; None stands for a line that is too long."""
-        self._reader.hold(len(line or b""))
+        self._reader.hold(len(line or b""))  # reading pauses while too many bytes are queued
         self._lines.put_nowait("too long" if line is None else line)
 
     def __aiter__(self) -> Self:
@@ -123,11 +125,8 @@ class _Lines:
         raise StopAsyncIteration
 
 
-_TOO_LONG = f"the line has more than {MAX_LINE_BYTES:,} bytes"
-
-
 async def _ignore(error: JSONRPCError) -> None:
-    """Refuse nothing, before the streams are open."""
+    """Send nothing, because the streams are not open yet."""
 
 
 def _problem(text: str) -> JSONRPCError | None:
@@ -139,13 +138,17 @@ def _problem(text: str) -> JSONRPCError | None:
     except ValidationError as problem:
         if any(row["type"] == "json_invalid" for row in problem.errors(include_url=False, include_input=False)):
             return _error(PARSE_ERROR, "the line is not JSON")
-        sent_id = (parse_object(text) or {}).get("id")
-        is_id = isinstance(sent_id, str | int) and not isinstance(sent_id, bool)
-        return _error(INVALID_REQUEST, "the line is not a JSON-RPC message", sent_id if is_id else None)
+        return _error(INVALID_REQUEST, "the line is not a JSON-RPC message", _request_id(text))
     return None
 
 
-def _error(code: int, message: str, request_id: Any = None) -> JSONRPCError:  # noqa: ANN401  # text or number
+def _request_id(text: str) -> str | int | None:
+    """Return the id in an invalid request, None if it has no valid one."""
+    value = (parse_object(text) or {}).get("id")
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def _error(code: int, message: str, request_id: str | int | None = None) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 

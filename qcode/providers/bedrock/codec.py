@@ -39,7 +39,7 @@ PROTOCOL = "bedrock"
 
 _MAX_CALL_ID_CHARS = 64
 
-# According to the API reference, only Nova and Claude accept `status` and images in results.
+# According to the API reference, only Nova and Claude accept rich results: with a `status` and images.
 _RICH_RESULT_MODEL = re.compile(r"anthropic|claude|nova")
 # Models that accept cache points, according to "Prompt caching" in the user guide.
 _CACHING_MODEL = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
@@ -52,18 +52,23 @@ _EMPTY_RESULT = "(no output)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, `encoded.body` adds the messages whose encoding is final."""
+    """Return the request body.
+
+    With `encoded`, the body lacks the messages whose encoding is final; `encoded.body` adds them.
+    """
     name = request.model.lower()
     is_caching = _CACHING_MODEL.search(name) is not None
-    is_rich = _RICH_RESULT_MODEL.search(name) is not None
-    unsettled: Sequence[Message] = request.messages
+    has_rich_results = _RICH_RESULT_MODEL.search(name) is not None
+    messages: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        unsettled, used_ids = encoded.encode_settled(
-            unsettled, variant=f"{is_rich}", encode=partial(_messages, is_rich=is_rich)
+        messages, used_ids = encoded.encode_settled(
+            messages,
+            variant="rich results" if has_rich_results else "plain results",
+            encode=partial(_messages, has_rich_results=has_rich_results),
         )
-    api_messages = _messages(unsettled, used_ids, is_rich=is_rich)
+    api_messages = _messages(messages, used_ids, has_rich_results=has_rich_results)
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
         _strip_prefill(api_messages[-1])
     if is_caching:
@@ -79,28 +84,29 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _messages(messages: Sequence[Message], used_ids: set[str], *, is_rich: bool) -> list[JsonObject]:
-    """Return messages in the form of the API. If `is_rich`, results may have a status and images."""
+def _messages(messages: Sequence[Message], used_ids: set[str], *, has_rich_results: bool) -> list[JsonObject]:
+    """Return messages in the form of the API, in which user and assistant alternate."""
     api_messages: list[JsonObject] = []
+    content: list[Json] = []
     for message in normalize_messages(messages, _call_id, used_ids):
-        content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
-        if not content:
-            if message.role == "assistant":
-                continue
-            content = [_text(_EMPTY)]
-        previous = api_messages[-1]["content"] if api_messages and api_messages[-1]["role"] == message.role else None
-        if isinstance(previous, list):
-            previous += content
+        if message.role == "user":
+            blocks = _user(message, has_rich_results=has_rich_results) or [_text(_EMPTY)]
         else:
+            blocks = _assistant(message)
+            if not blocks:
+                continue
+        if not api_messages or api_messages[-1]["role"] != message.role:
+            content = []
             api_messages.append({"role": message.role, "content": content})
+        content += blocks
     return api_messages
 
 
-def _user(message: Message, *, is_rich: bool) -> list[Json]:
+def _user(message: Message, *, has_rich_results: bool) -> list[Json]:
     results, others = results_first(message.blocks)
-    content: list[Json] = [_result(result, is_rich=is_rich) for result in results]
+    content: list[Json] = [_result(result, is_rich=has_rich_results) for result in results]
     for result in results:
-        if result.is_error or not is_rich:
+        if result.is_error or not has_rich_results:
             content += [_image(image) for image in result.images]
     for block in others:
         if isinstance(block, Image):
@@ -147,6 +153,7 @@ def _is_signed(block: Reasoning) -> bool:
 
 
 def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
+    """Return a result. Without a status, its text says that it is an error; the images of an error follow it."""
     text = result.content
     if result.is_error and not is_rich and not text.lower().startswith("error"):
         text = f"Error: {text}"
@@ -339,7 +346,7 @@ class BedrockDecoder(EndState):
         return []
 
     def _write(self, index: int, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
-        """Append to a block. Its first text starts a text or reasoning block; with `is_signed`, empty text does too."""
+        """Append to a block. Text, or a signature without text, starts a block of text or reasoning."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
             if kind is BlockKind.CALL or not (text or is_signed):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from qcode.safety.sandbox import relocation
+from qcode.safety.sandbox import nofollow
 from qcode.values import dataclass
 
 MAX_RECORDED_BYTES = 256 * 1024
@@ -148,9 +148,9 @@ class Guard:
         folder = f"{self._folder}/replaced"
         name = path.rpartition("/")[2].lstrip(".") or "file"
         try:
-            relocation.make_folder(folder)
+            nofollow.make_folder(folder)
             target = f"{folder}/{os.urandom(4).hex()}-{name}"
-            relocation.move(path, target)
+            nofollow.move(path, target)
         except OSError:
             return ""
         return target
@@ -169,7 +169,7 @@ def _record(paths: Iterable[str], mounted: frozenset[str]) -> dict[str, Recorded
             content = None
             max_bytes = min(MAX_RECORDED_BYTES, remaining_bytes)
             if path not in mounted and stat.S_ISREG(info.st_mode) and info.st_size <= max_bytes:
-                content = relocation.read(path, MAX_RECORDED_BYTES + 1)
+                content = nofollow.read(path, MAX_RECORDED_BYTES + 1)
                 remaining_bytes -= len(content)
             records[path] = RecordedPath(_identity(info), content=content, permissions=stat.S_IMODE(info.st_mode))
         except OSError:
@@ -191,7 +191,7 @@ def _is_same(path: str, info: os.stat_result, recorded: RecordedPath) -> bool:
         if not stat.S_ISREG(info.st_mode) or recorded.content is None:
             return False
         has_same_permissions = stat.S_IMODE(info.st_mode) == recorded.permissions
-        return has_same_permissions and relocation.read(path, MAX_RECORDED_BYTES + 1) == recorded.content
+        return has_same_permissions and nofollow.read(path, MAX_RECORDED_BYTES + 1) == recorded.content
     except OSError:
         return False
 
@@ -199,9 +199,9 @@ def _is_same(path: str, info: os.stat_result, recorded: RecordedPath) -> bool:
 def _write(path: str, recorded: RecordedPath) -> bool:
     try:
         if recorded.link is not None:
-            relocation.link_new(path, recorded.link)
+            nofollow.link_new(path, recorded.link)
         else:
-            relocation.write_new(path, recorded.content or b"", recorded.permissions)
+            nofollow.write_new(path, recorded.content or b"", recorded.permissions)
     except OSError:
         return False
     return True

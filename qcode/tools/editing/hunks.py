@@ -54,16 +54,16 @@ def _locate(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, st
         return _insertion(text, hunk, start if is_anchored else len(text)), ""
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
     matches, note = _search(text[start:], hunk)
-    if not matches.passages and start:
-        matches, note = _search(text, hunk)
+    if not matches.passages and start > 0:
+        # Models also list hunks in another order than the file, and name lines that are not before the hunk.
         start, is_anchored = 0, False
+        matches, note = _search(text, hunk)
     positions = matches.passages
     if not positions:
         raise Refused(describe_nearest(text, old, new, label, _NAME))
     if hunk.is_at_end:
-        positions = (
-            tuple(position for position in positions if not text[start + position.end :].strip("\n")) or positions
-        )
+        at_end = tuple(position for position in positions if not text[start + position.end :].strip("\n"))
+        positions = at_end or positions
     if len(positions) > 1 and not is_anchored:
         lines = ", ".join(str(line_of(text, start + position.start)) for position in positions[:_MAX_SHOWN_POSITIONS])
         raise Refused(
@@ -109,17 +109,22 @@ def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int,
         if index is None:
             index = find_line(lines, anchor, 0)
         if index is None and not hunk.is_anchor_optional:
-            # The anchor may be an abbreviated first line of the hunk itself; then the lines of the hunk decide.
-            index = next((i for i in range(line_index, len(lines)) if lines[i].strip().startswith(anchor)), None)
-            if index is None and not hunk.old:
+            index = _line_starting_with(anchor, lines, line_index)
+            if index is None and not hunk.old:  # nothing else says where to insert the lines
                 raise Refused(describe_nearest(text, anchor, "", label, f"the line {quoted(anchor[:60])} after @@"))
         if index is not None:
-            is_repeated = bool(hunk.old) and hunk.old[0].strip() == anchor
-            line_index, is_found = index + (0 if is_repeated else 1), True
-    starts = [0]
-    for line in lines:
-        starts.append(min(starts[-1] + len(line) + 1, len(text)))
-    return (starts[line_index], True) if is_found else (offset, False)
+            is_found = True
+            is_first_line_of_hunk = bool(hunk.old) and hunk.old[0].strip() == anchor
+            line_index = index if is_first_line_of_hunk else index + 1
+    if not is_found:
+        return offset, False
+    end_of_lines_before = sum(len(line) + 1 for line in lines[:line_index])
+    return min(end_of_lines_before, len(text)), True
+
+
+def _line_starting_with(anchor: str, lines: Sequence[str], first: int) -> int | None:
+    """Return the index of the first line, from `first` on, of which `anchor` is an abbreviation: its start."""
+    return next((index for index in range(first, len(lines)) if lines[index].strip().startswith(anchor)), None)
 
 
 def _insertion(text: str, hunk: Hunk, position: int) -> Passage:

@@ -21,6 +21,7 @@ from qcode.tools.arguments import Arguments
 from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change, plan_replacement, with_plain_newlines
 from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
+from qcode.values import dataclass
 
 MAX_OUTPUT_CHARS = 4_000
 """The maximum length of one output of a cell. The middle of a longer one is omitted."""
@@ -30,7 +31,7 @@ MAX_IMAGES = 4  # in one result
 _MAX_IMAGE_CHARS = 4_000_000
 _ANSI_ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = lazy_pattern(r"[0-9]{1,9}")
-# The indents of JSON that programs write; `format_notebook` uses the one of the file.
+# The indents with which programs write JSON. `format_notebook` finds out which one a file has.
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
 
 
@@ -51,12 +52,19 @@ def cells_of(notebook: JsonObject) -> list[JsonObject]:
     return [cell for cell in cells if isinstance(cell, dict)]
 
 
-def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
-    """Format at most `limit` cells, starting with cell number `first`.
+@dataclass(frozen=True, slots=True)
+class ShownCells:
+    """Some cells of a notebook, as `read` shows them."""
 
-    Return the text, the number of cells in it (fewer than `limit` if they exceed `MAX_CHARS`), and the images of their
-    outputs.
-    """
+    text: str
+    count: int
+    """The number of cells in `text`."""
+    images: tuple[Image, ...]
+    """The images of their outputs."""
+
+
+def show_cells(cells: Sequence[JsonObject], first: int, limit: int) -> ShownCells:
+    """Format at most `limit` cells, starting with cell number `first`; fewer if their text exceeds `MAX_CHARS`."""
     cell_texts: list[str] = []
     images: list[Image] = []
     size = 0
@@ -73,7 +81,7 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
             del images[images_before:]
             break
         cell_texts.append(first_chars(text, MAX_CHARS, " in this cell"))
-    return "\n".join(cell_texts), len(cell_texts), tuple(images)
+    return ShownCells("\n".join(cell_texts), len(cell_texts), tuple(images))
 
 
 def _format_output(output: JsonObject, images: list[Image]) -> str:
@@ -169,14 +177,14 @@ def _encode_source(source: str, *, like: Json) -> Json:
     return lines
 
 
-def format_notebook(notebook: JsonObject, old: JsonObject, text: str) -> str:
-    """Return the JSON text of `notebook`, with the indent and escapes of `text`, the JSON text of `old`."""
-    tail = "\n" if text.endswith("\n") else ""
+def format_notebook(notebook: JsonObject, old: JsonObject, old_text: str) -> str:
+    """Return the JSON text of `notebook`, formatted like `old_text`, which is the text of the notebook `old`."""
+    tail = "\n" if old_text.endswith("\n") else ""
     for indent in _INDENTS:
         for ascii_only in (False, True):
-            if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == text:
+            if json.dumps(old, indent=indent, ensure_ascii=ascii_only) + tail == old_text:
                 return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + tail
-    return json.dumps(notebook, indent=1, ensure_ascii=_may_have_surrogates(text)) + tail
+    return json.dumps(notebook, indent=1, ensure_ascii=_may_have_surrogates(old_text)) + tail
 
 
 def _may_have_surrogates(text: str) -> bool:

@@ -148,9 +148,8 @@ def _read_part(location: WorkspacePath, first: int, limit: int, workspace: Works
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
     numbered = _number_lines(lines, first)
     last = first + len(numbered) - 1
-    hint = (
-        "" if part.is_end and len(numbered) == len(lines) else f"; continue with offset {last + 1}, or search with grep"
-    )
+    is_complete = part.is_end and len(numbered) == len(lines)
+    hint = "" if is_complete else f"; continue with offset {last + 1}, or search with grep"
     note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{hint}]"
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
@@ -163,12 +162,12 @@ def _cells_outcome(
         return ToolOutcome(f"[{location.label} has no cells]", summary="no cells")
     if first > len(cells):
         raise Refused(f"{location.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
-    content, count, images = notebooks.cells_text(cells, first, limit)
-    last = first + count - 1
+    shown = notebooks.show_cells(cells, first, limit)
+    last = first + shown.count - 1
     if first > 1 or last < len(cells):
         hint = f"; continue with offset {last + 1}" if last < len(cells) else ""
         notes = [f"[cells {first}-{last} of {len(cells)}{hint}]", *notes]
-    return ToolOutcome("\n".join([content, *notes]), summary=count_text(count, "cell"), images=images)
+    return ToolOutcome("\n".join([shown.text, *notes]), summary=count_text(shown.count, "cell"), images=shown.images)
 
 
 def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.sandbox import relocation
+from qcode.safety.sandbox import nofollow
 from qcode.safety.sandbox.guard import MAX_RECORDED_BYTES, MAX_REPORTED, Guard
 
 
@@ -155,7 +155,7 @@ def test_folder_is_moved_to_another_file_system_with_its_contents(root: Path, el
     (root / "steer/inner/file").chmod(0o755)
     (root / "steer/link").symlink_to("/etc/passwd")
     os.mkfifo(root / "steer/pipe")
-    relocation.move(str(root / "steer"), str(elsewhere / "kept"))
+    nofollow.move(str(root / "steer"), str(elsewhere / "kept"))
     assert not (root / "steer").exists()
     assert (elsewhere / "kept/inner/file").read_text() == "content"
     assert (elsewhere / "kept/inner/file").stat().st_mode & 0o777 == 0o755
@@ -166,9 +166,9 @@ def test_folder_too_large_to_copy_stays(root: Path, elsewhere: Path, monkeypatch
     (root / "steer").mkdir()
     for number in range(5):
         (root / f"steer/{number}").write_text("content")
-    monkeypatch.setattr(relocation, "MAX_COPIED_ENTRIES", 3)
+    monkeypatch.setattr(nofollow, "MAX_COPIED_ENTRIES", 3)
     with pytest.raises(OSError, match="too many") as raised:
-        relocation.move(str(root / "steer"), str(elsewhere / "kept"))
+        nofollow.move(str(root / "steer"), str(elsewhere / "kept"))
     assert raised.value.errno == errno.EFBIG
     assert len(list((root / "steer").iterdir())) == 5
 
@@ -178,12 +178,12 @@ def test_path_through_a_link_is_refused(root: Path) -> None:
     (root / "real/file").write_text("x")
     (root / "link").symlink_to("real")
     for action in (
-        lambda: relocation.read(str(root / "link/file"), 9),
-        lambda: relocation.write_new(str(root / "link/new"), b"x", 0o600),
-        lambda: relocation.move(str(root / "link/file"), str(root / "moved")),
-        lambda: relocation.make_folder(str(root / "link/folder")),
-        lambda: relocation.link_new(str(root / "link/l"), "x"),
-        lambda: relocation.read(str(root / "link"), 9),
+        lambda: nofollow.read(str(root / "link/file"), 9),
+        lambda: nofollow.write_new(str(root / "link/new"), b"x", 0o600),
+        lambda: nofollow.move(str(root / "link/file"), str(root / "moved")),
+        lambda: nofollow.make_folder(str(root / "link/folder")),
+        lambda: nofollow.link_new(str(root / "link/l"), "x"),
+        lambda: nofollow.read(str(root / "link"), 9),
     ):
         with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
             action()

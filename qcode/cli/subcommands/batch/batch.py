@@ -76,10 +76,10 @@ def results_file(path: Path) -> Iterator[tuple[BinaryIO, dict[str, JsonObject]]]
         try:
             stream = files.enter_context(path.open("ab"))
             _lock(stream, path)
-            finished, lines = _finished_tasks(path)
-            if lines is not None:
-                # The lock on the old file is held until the new file, without the removed lines, is locked.
-                state_file.replace(path, lines, mode=path.stat().st_mode & 0o777)
+            finished, kept_lines = _finished_tasks(path)
+            if len(kept_lines) != path.stat().st_size:
+                # The old file stays open and locked until the new one is locked, so no other batch starts meanwhile.
+                state_file.replace(path, kept_lines, mode=path.stat().st_mode & 0o777)
                 stream = files.enter_context(path.open("ab"))
                 _lock(stream, path)
         except OSError as error:
@@ -94,14 +94,14 @@ def _lock(stream: BinaryIO, path: Path) -> None:
         raise InputError(f"another qcode batch writes to {path}") from None
 
 
-def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
-    """Return the results of finished tasks by id, and the lines to keep; None if no line must be removed.
+def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes]:
+    """Return the results of finished tasks by id, and their lines.
 
     Raise `InputError` if the file contains anything but results: it may be a file of the user, and is not changed.
     """
     results: dict[str, JsonObject] = {}
-    data, kept_lines = path.read_bytes(), list[bytes]()
-    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+    lines: list[bytes] = []
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             continue  # incomplete, because a run was killed
         try:
@@ -112,9 +112,8 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
         if row.get("exit_code") not in _UNFINISHED_CODES:
             results[str(row["id"])] = row
-            kept_lines.append(line)
-    kept = b"".join(kept_lines)
-    return results, None if kept == data else kept
+            lines.append(line)
+    return results, b"".join(lines)
 
 
 class TaskRunner(Protocol):
@@ -146,7 +145,8 @@ class Batch:
         """Add results to the totals."""
         for result in results:
             self._done_count += 1
-            self._failed_count += bool(result.get("exit_code"))
+            if result.get("exit_code"):
+                self._failed_count += 1
             usage = cast(JsonObject, result.get("usage") or {})
             input_keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
             self._input_tokens += sum(cast(int, usage.get(key) or 0) for key in input_keys)
@@ -163,11 +163,12 @@ class Batch:
         status_task = asyncio.ensure_future(self._update_status(started_at))
         with self._end_at_signals(workers):
             results = await asyncio.gather(*workers, return_exceptions=True)
-        failures = [result for result in results if _is_failure(result)]
         status_task.cancel()
         await self._stderr.clear_status()
-        if failures:
-            raise failures[0]  # type: ignore[misc]  # an exception, checked by `_is_failure`
+        for result in results:
+            # A signal cancels the workers, which is no failure.
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
         await self._stderr.write_line(self._totals(time.monotonic() - started_at))
         if self._signal is not None:
             await self._stderr.write_line("stopped; the same command runs the rest")
@@ -226,8 +227,3 @@ class Batch:
             duration_text(seconds),
         )
         return ", ".join(filter(None, texts))
-
-
-def _is_failure(result: object) -> bool:
-    """Return whether a worker ended with an error; a signal cancels it, which is not one."""
-    return isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError)

@@ -1,7 +1,7 @@
-"""File operations that a symbolic link cannot redirect, even if it is inserted meanwhile.
+"""File operations that never follow a symbolic link, for `guard`.
 
-Other commands may still run while the guard works. So each folder on the way to a file is opened without following
-links, and the file is accessed through its open parent folder.
+Commands may still run while `guard` moves and writes files, and may replace a folder by a link. So each folder on the
+way to a file is opened without following links, and the file is accessed through its open parent folder.
 """
 
 from __future__ import annotations
