@@ -1,8 +1,8 @@
 """Dispatches the command line to a subcommand, pipe mode or the app.
 
 `main` converts every failure to one line on stderr and a documented exit code. SIGTERM and SIGHUP raise an exception,
-as Ctrl+C does, until an event loop handles them. Signals that end qcode are blocked during the imports that a clean
-exit needs.
+as Ctrl+C does, until an event loop handles them. Pipe mode blocks these signals until it has imported the code that
+writes the result of an interrupted run.
 """
 
 from __future__ import annotations
@@ -72,10 +72,11 @@ def _run_guarded(arguments: list[str]) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     """Run the help, a subcommand, pipe mode or the app, and return the exit code."""
-    qcode_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "-h" in qcode_arguments or "--help" in qcode_arguments:
-        return _help([word for word in qcode_arguments if word not in ("-h", "--help")])
-    if "--version" in qcode_arguments:
+    # Flags after `--` belong to the prompt, or to the program of `qcode mcp add NAME -- PROGRAM`.
+    before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "-h" in before_dashes or "--help" in before_dashes:
+        return _help([word for word in before_dashes if word not in ("-h", "--help")])
+    if "--version" in before_dashes:
         write_stdout(f"{VERSION}\n")
         return ExitCode.OK
     if arguments == ["--login"]:
@@ -165,7 +166,7 @@ def _is_pipe_mode(options: Options) -> bool:
 def _run(options: Options, *, is_pipe_mode: bool) -> int:
     """Run pipe mode or the app, and return the exit code."""
     if is_pipe_mode:
-        # An interrupted run must still write a result, so signals are blocked until the code for that is imported.
+        # An interrupted run must still write a result.
         block_signals()
         try:
             if options.input_format == "stream-json":

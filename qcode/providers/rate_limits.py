@@ -35,7 +35,8 @@ _NAMED_WAIT = re.compile(
 _DAY = re.compile(r"per[ _-]?day\b|perday|(?<![a-z])daily(?![a-z])|\b[rt]pd\b", re.IGNORECASE)
 _MINUTE = re.compile(r"per[ _-]?minute\b|perminute|\b[rt]pm\b", re.IGNORECASE)
 _PLAN = re.compile(r"usage limit|\bweekly\b|\bmonthly\b", re.IGNORECASE)
-_ANTHROPIC_BUDGET_HEADER, _OPENAI_BUDGET_HEADER = "anthropic-ratelimit-{budget}-{field}", "x-ratelimit-{field}-{budget}"
+_ANTHROPIC_BUDGET_HEADER = "anthropic-ratelimit-{budget}-{field}"
+_OPENAI_BUDGET_HEADER = "x-ratelimit-{field}-{budget}"
 _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
@@ -139,8 +140,9 @@ def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator
         for budget in _BUDGETS:
             remaining = headers.get(template.format(budget=budget, field="remaining"))
             reset = headers.get(template.format(budget=budget, field="reset"), "")
-            # Without `remaining`, only a reset in the style of OpenAI is of an exhausted budget.
-            is_exhausted = template == _OPENAI_BUDGET_HEADER if remaining is None else _seconds(remaining) == 0
+            # Some servers with the headers of OpenAI send only the reset of the exhausted budget.
+            may_lack_remaining = template == _OPENAI_BUDGET_HEADER
+            is_exhausted = may_lack_remaining if remaining is None else _seconds(remaining) == 0
             if not reset or not is_exhausted:
                 continue
             date = _date(reset)

@@ -2,7 +2,7 @@
 
 Programs are started by absolute path from safe parts of PATH, without a shell, with a small environment and a time
 limit. `bash -n` reads a command without running it (https://www.gnu.org/software/bash/manual/). `git_repository` calls
-git. The judges start no programs: they receive the results as `probes`.
+git. The judges of commands and paths start no programs: they receive these results in a `Probes` object.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def run(
     except subprocess.TimeoutExpired:
         raise ProgramUnavailable("took too long") from None
     finally:
-        # The pipe may be open although the process ended: it ended right after the time limit.
+        # `communicate` closes the pipe unless it is interrupted, for example by the time limit.
         if process.stdout is not None and not process.stdout.closed:
-            if process.poll() is None:
+            if process.poll() is None:  # otherwise the process ended right after the time limit
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     return process.returncode, output
@@ -95,13 +95,14 @@ _MAX_ANSWERS = 2_000
 
 
 class BashSyntax:
-    """The syntax check of bash, cached. Call it with a command for the error, empty if bash accepts it."""
+    """The syntax check of commands by `bash -n`, with a cache of the results."""
 
     def __init__(self, path: str, excluded: Iterable[Path]) -> None:
         self._bash = find_program("bash", f"{path}:/usr/bin:/bin", excluded)
         self._cached_answers: OrderedDict[str, str] = OrderedDict()
 
     def __call__(self, command: str) -> str:
+        """Return the reason why a command is not accepted, empty if it is."""
         if self._bash is None:
             return "bash was not found, so the syntax of the command could not be checked"
         if command not in self._cached_answers:

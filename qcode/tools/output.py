@@ -38,8 +38,9 @@ class OutputCollector:
         self._folder = folder
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._raw = _Excerpt(limit)
+        """The output as it was written, for the user."""
         self._redrawn = self._raw
-        """The text for the model."""
+        """The output for the model: with `is_redrawn`, only the last state of each line."""
         self._stream: RedrawnStream | None = None
         if is_redrawn:
             from qcode.text.redrawn import RedrawnStream  # only the first command needs it
@@ -130,7 +131,7 @@ class _Excerpt:
         self._head: str | None = None
         """The beginning of a long text, None while the text is within the limit."""
         self._text = ""
-        """The text after `_head`, without the omitted middle."""
+        """The end of a long text; while the text is within the limit, all of it."""
         self._dropped_chars = 0
         self._dropped_lines = 0
 

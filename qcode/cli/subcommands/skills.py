@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from qcode.agent.options import Options, RunContext
+from qcode.agent.options import Options
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_context
-from qcode.cli.terminal import working_folder, write_stderr, write_stdout
+from qcode.cli.context import folder_context, report_problem
+from qcode.cli.terminal import working_folder, write_lines
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import visible
@@ -42,38 +42,31 @@ def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.listing import list_rows, list_text
 
-    context, code = _context(options)
+    context, problem = folder_context(options)
+    exit_code = report_problem(problem)
     if is_json:
-        write_stdout(json.dumps(list_rows(SkillLibrary(context))) + "\n")
-        return code
-    write_stdout(f"{list_text(SkillLibrary(context))}\n")
+        write_lines(json.dumps(list_rows(SkillLibrary(context))))
+        return exit_code
+    write_lines(list_text(SkillLibrary(context)))
     if not context.is_trusted:
-        write_stdout("this folder is not trusted: its own skills are not read\n")
-    return code
+        write_lines("this folder is not trusted: its own skills are not read")
+    return exit_code
 
 
 def _show(options: Options, name: str) -> int:
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.listing import detail_text
 
-    context, code = _context(options)
+    context, problem = folder_context(options)
+    exit_code = report_problem(problem)
     skills = SkillLibrary(context)
     try:
         skill = skills.find_discovered(name)
     except Refused as refused:
         # The error is written for the model and begins with the name of the tool.
         raise InputError(str(refused).removeprefix("skill: ")) from None
-    write_stdout(f"{detail_text(skills, skill)}\n")
-    return code
-
-
-def _context(options: Options) -> tuple[RunContext, int]:
-    """Return the context of the folder and the exit code, which is not 0 if the configuration is invalid."""
-    context, problem = folder_context(options)
-    if problem is None:
-        return context, ExitCode.OK
-    write_stderr(str(problem))
-    return context, problem.exit_code
+    write_lines(detail_text(skills, skill))
+    return exit_code
 
 
 def _check(target: Path) -> int:
@@ -90,9 +83,10 @@ def _check(target: Path) -> int:
     is_valid = True
     for path in folders:
         problems = check_folder(path)
-        is_valid = is_valid and not problems
-        write_stdout(
-            f"{'Validation failed for' if problems else 'Valid skill:'} {visible(str(path))}{':' if problems else ''}\n"
-        )
-        write_stdout("".join(f"  - {visible(problem)}\n" for problem in problems))
+        if problems:
+            is_valid = False
+            listed = [f"  - {visible(problem)}" for problem in problems]
+            write_lines(f"Validation failed for {visible(str(path))}:", *listed)
+        else:
+            write_lines(f"Valid skill: {visible(str(path))}")
     return ExitCode.OK if is_valid else ExitCode.FAILED

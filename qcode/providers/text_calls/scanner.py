@@ -39,7 +39,7 @@ _REASONS = {
     "broken": "its content is not a valid call",
     "unrelated": "no call follows its marker",
 }
-"""The reason for the rejection of a candidate, by its state; an open one is only rejected for its length."""
+"""The reason for the rejection of a candidate while the reply continues, by the state of the candidate."""
 _THINK, _END_THINK = "<think>", "</think>"
 _MAX_SPACE_BEFORE_THINKING = 256
 
@@ -87,7 +87,7 @@ class TextCalls:
         self.ends_rejected = False
         """The reply ends with a rejected call, so that the model expects a result."""
         self.forms: set[str] = set()
-        """The forms of the calls so far. A `marked fence` contains only calls; a `fence` may contain other JSON."""
+        """The forms of the calls so far. A `marked fence` begins with the word `tool_call`, a `fence` with `json`."""
         self._tools = {tool.name: tool for tool in tools}
         self._code = CodeSpans()
         self._code.feed(before)
@@ -98,9 +98,9 @@ class TextCalls:
         self._is_after_call = False
         """Only white space has followed the last call."""
         self._has_invalid_call = False
-        """No more calls are extracted, because one was invalid."""
+        """A call was invalid, so no more calls are extracted."""
         self._is_in_invalid_call = False
-        """The current text belongs to an invalid call."""
+        """The current text is inside an invalid call."""
         self._invalid_call_end = ""
         """The end mark of the invalid call, empty if it has none."""
         self._parts: list[ScannedPart] = []
@@ -162,10 +162,9 @@ class TextCalls:
                 return text
         position = text.find(_END_THINK)
         if position < 0:
-            lengths = range(len(_END_THINK) - 1, 0, -1)
-            length = next((length for length in lengths if text.endswith(_END_THINK[:length])), 0)
-            self._undecided = text[len(text) - length :]
-            self._append(text[: len(text) - length])
+            starts_of_end = [_END_THINK[:length] for length in range(len(_END_THINK) - 1, 0, -1)]
+            self._undecided = next((start for start in starts_of_end if text.endswith(start)), "")
+            self._append(text.removesuffix(self._undecided))
             return ""
         self._thinking_state = "over"
         self._append(text[: position + len(_END_THINK)])
@@ -174,23 +173,23 @@ class TextCalls:
     def _find_candidate(self, text: str) -> str:
         """Show text up to the next candidate; return the text after its mark."""
         self._undecided = ""
-        start = position = 0
+        position = 0
         while (mark := find_mark(text, position)) is not None:
-            self._show(text[start : mark.start])
-            start = position = mark.start
+            mark_text = text[mark.start : mark.end]
+            self._show(text[position : mark.start])
             form = self._form_of(mark)
             if form is not None and not self._has_invalid_call:
-                self._candidate = Candidate(form, text[mark.start : mark.end])
+                self._candidate = Candidate(form, mark_text)
                 self._is_in_invalid_call = False
                 return text[mark.end :]
             if form is not None and form.is_marked and not self._is_in_invalid_call:
                 self._begin_invalid_call(form, is_call=True)
-            start = position = mark.end
-            self._show(text[mark.start : position])
-            self._end_invalid_call(text[mark.start : position])
-        length = count_undecided(text[start:])
-        self._show(text[start : len(text) - length])
-        self._undecided = text[len(text) - length :]
+            self._show(mark_text)
+            self._end_invalid_call(mark_text)
+            position = mark.end
+        undecided_start = len(text) - count_undecided(text[position:])
+        self._show(text[position:undecided_start])
+        self._undecided = text[undecided_start:]
         return ""
 
     def _form_of(self, mark: CallMark) -> CallForm | None:
@@ -262,16 +261,18 @@ class TextCalls:
         self.ends_rejected = is_call
 
     def _end_invalid_call(self, mark: str) -> None:
+        """End the invalid call if `mark` is its end mark; the model then expects a result."""
         if self._is_in_invalid_call and mark == self._invalid_call_end:
-            self._is_in_invalid_call, self.ends_rejected = False, True
-        elif self._has_invalid_call and mark == END_TAG:
+            self._is_in_invalid_call = False
             self.ends_rejected = True
+        elif self._has_invalid_call and mark == END_TAG:
+            self.ends_rejected = True  # the outer end mark in `<tool_call><function=…></function></tool_call>`
 
     def _record_rejection(self, candidate: Candidate, reason: str) -> None:
         if len(self.rejected_candidates) < MAX_REJECTED:
             body = candidate.body
             if candidate.state != "open":
-                body = body[: max(candidate.end, candidate.size)]
+                body = body[: max(candidate.end, candidate.size)]  # without the text after the candidate
             self.rejected_candidates.append(RejectedCandidate((candidate.opener + body)[:_EXCERPT_CHARS], reason))
 
     def _extract(self, raw: str, calls: list[WrittenCall]) -> None:
@@ -366,8 +367,10 @@ class CodeSpans:
                 self._may_close = self._is_blank and run.startswith(self._fence)
         elif self._is_blank and len(run) >= _MIN_FENCE:
             self._fence, self._is_info_line = run, True
-        elif run[0] == "`":
-            self._span = "" if run == self._span else self._span or run
+        elif run == self._span:
+            self._span = ""
+        elif run[0] == "`" and not self._span:
+            self._span = run
         self._is_blank = False
 
     def _end_line(self) -> None:

@@ -101,50 +101,51 @@ class TailCalls:
             if self._held_texts:
                 text = self._follow(text, visible)
                 continue
-            passed, marked = self._search.feed(text)
+            passed, from_mark = self._search.feed(text)
             visible.append(passed)
-            text = self._begin(marked, visible) if marked else ""
-        return [VisibleText(part) for part in ["".join(visible)] if part]
+            text = self._begin(from_mark, visible) if from_mark else ""
+        return _visible("".join(visible))
 
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
         """Return the held text: as calls if it consists of calls and ends a complete reply, otherwise as text."""
-        pending, undecided = "".join(self._held_texts), self._search.flush()
+        pending = "".join(self._held_texts)
+        undecided = self._search.flush()
         self._held_texts.clear()
-        if pending and self.is_final and not is_cut and not self._is_disabled:
-            calls = self._read(pending)
-            if calls:
-                return [ExtractedCalls(pending, tuple(calls))]
-        return [VisibleText(text) for text in [pending + undecided] if text]
+        may_be_calls = self.is_final and not is_cut and not self._is_disabled
+        calls = self._read(pending) if pending and may_be_calls else []
+        return [ExtractedCalls(pending, tuple(calls))] if calls else _visible(pending + undecided)
 
     def disable(self) -> None:
         """Treat all further text as plain text, because the reply has a native call."""
         self._is_disabled = True
 
-    def _begin(self, marked: str, visible: list[str]) -> str:
+    def _begin(self, from_mark: str, visible: list[str]) -> str:
         """Hold the text from a mark on, if a call may begin there; return the text to read next."""
         before = self._search.before
         self._code.feed(before[self._code_position :])
         self._code_position = len(before)
-        is_object = _is_object(marked)
+        is_object = _is_object(from_mark)
         is_refused_object = is_object and not self._call_facts.accepts_bare_json
-        if is_refused_object or self._is_in_code(marked) or _is_thinking(before) or _is_in_block(before):
-            return self._show_mark(marked, visible)
+        if is_refused_object or self._is_in_code(from_mark) or _is_thinking(before) or _is_in_block(before):
+            return self._show_mark(from_mark, visible)
         self._objects = _ObjectScanner() if is_object else None
-        self._scanner, self._is_special = None, False
-        return self._follow(marked, visible)
+        self._scanner = None
+        self._is_special = False
+        return self._follow(from_mark, visible)
 
-    def _is_in_code(self, marked: str) -> bool:
-        """Return whether the mark at the start of `marked` is in code, or is a fence inside a line."""
-        if marked[0] == "`":
+    def _is_in_code(self, from_mark: str) -> bool:
+        """Return whether the mark at the start of a text is in code, or is a fence inside a line."""
+        if from_mark[0] == "`":
             return self._code.is_in_fence or not self._code.is_at_line_start
         return self._code.is_inside()
 
-    def _show_mark(self, marked: str, visible: list[str]) -> str:
-        """Show the first character of a mark that begins no call, or all its backticks; return the text after it."""
-        size = len(marked) - len(marked.lstrip("`")) or 1
-        visible.append(marked[:size])
-        self._search.add_text(marked[:size])
-        return marked[size:]
+    def _show_mark(self, from_mark: str, visible: list[str]) -> str:
+        """Show the start of a mark that begins no call: its backticks, or one character. Return the text after it."""
+        backticks = len(from_mark) - len(from_mark.lstrip("`"))
+        size = max(backticks, 1)
+        visible.append(from_mark[:size])
+        self._search.add_text(from_mark[:size])
+        return from_mark[size:]
 
     def _follow(self, text: str, visible: list[str]) -> str:
         """Hold more text, or release the held text if it can no longer be a call."""
@@ -163,17 +164,20 @@ class TailCalls:
         """Return whether the held text, which ends with `text`, can still be a call."""
         if self._objects is not None:
             return self._objects.feed(text)
+        if self._is_special:
+            return True
         if self._scanner is None:
-            if self._is_special:
-                return True
             text = "".join(self._held_texts)
-            kind = _kind_of(text)
-            self._is_special = kind == "special"
-            if kind == "text":
-                return False
-            if kind in ("special", "undecided"):
-                return True
-            self._scanner = TextCalls(self._tools.values(), before="\n")
+            match _kind_of(text):
+                case "text":
+                    return False
+                case "undecided":
+                    return True
+                case "special":
+                    self._is_special = True
+                    return True
+                case "scanned":
+                    self._scanner = TextCalls(self._tools.values(), before="\n")
         parts = self._scanner.feed(text)
         # A rejected call at the end is held too, so that `_read` can report it.
         return self._scanner.ends_rejected or not _has_visible_text(parts)
@@ -189,14 +193,19 @@ class TailCalls:
                 self.rejected_candidates.append(RejectedCandidate(pending[:200], str(error)))
                 self.ends_rejected = True
             return []
-        # JSON without a mark is a call only if it is the whole reply, or an earlier reply had a call in this form.
-        is_expected = not self._search.before.strip() or self._call_facts.form == form
-        is_unmarked = form in ("json", "fence")
-        is_accepted = not is_unmarked or (self._call_facts.accepts_bare_json and is_expected)
-        if not calls or not is_accepted or self._is_quoted(pending):
+        if not calls or not self._accepts_form(form) or self._is_quoted(pending):
             return []
         self.form = form
         return calls
+
+    def _accepts_form(self, form: str) -> bool:
+        """Return whether calls may have this form. JSON without a mark is often only an example."""
+        is_unmarked = form in ("json", "fence")
+        if not is_unmarked:
+            return True
+        is_whole_reply = not self._search.before.strip()
+        had_call_before = self._call_facts.form == form
+        return self._call_facts.accepts_bare_json and (is_whole_reply or had_call_before)
 
     def _parse(self, pending: str) -> tuple[str, list[WrittenCall]]:
         """Return the form of `pending` and its calls; raise `UnreadableError`."""
@@ -221,6 +230,10 @@ class TailCalls:
         parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
         return whole in sources or any(len(part) >= _MIN_QUOTE_CHARS and part in sources for part in parts)
+
+
+def _visible(text: str) -> list[ScannedPart]:
+    return [VisibleText(text)] if text else []
 
 
 def _has_visible_text(parts: Iterable[ScannedPart]) -> bool:
@@ -319,11 +332,13 @@ def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
         return "scanned"
     name = _NAME.match(body)
     after_name = body[name.end() :].lstrip() if name else body
-    if after_name and not any(mark.startswith(after_name[: len(mark)]) for mark in ("<arg_key>", "</tool_call>")):
-        return "text"
-    if after_name:
-        return "special"
-    return "undecided" if len(text) <= _MAX_UNDECIDED_CHARS else "text"
+    if not after_name:
+        return "undecided" if len(text) <= _MAX_UNDECIDED_CHARS else "text"
+    for mark in ("<arg_key>", "</tool_call>"):
+        is_start_of_mark = mark.startswith(after_name)
+        if after_name.startswith(mark) or is_start_of_mark:
+            return "special"
+    return "text"
 
 
 def _is_object(text: str) -> bool:

@@ -45,6 +45,7 @@ MAX_PATTERN_CHARS = 5_000
 _MAX_ERROR_BYTES = 65_536
 _CHARS_BEFORE_MATCH = 100
 
+# An escape for a line end, such as `\n`, but not a backslash before an `n` (`\\n`).
 _NEW_LINE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
 _NEGATED_CLASS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
 """A negated class, such as `[^a]`, which matches line ends unless it contains them."""
@@ -125,7 +126,9 @@ class GrepSearch:
             except BrokenPipeError:
                 pass  # the program ended at once; its exit code is checked below
             is_wanted = _glob_predicate(query)
-            yield from (line for line in _read_events(process.stdout) if query.only_file or is_wanted(line.file))
+            for line in _read_events(process.stdout):
+                if query.only_file or is_wanted(line.file):
+                    yield line
             error = process.stderr.read(_MAX_ERROR_BYTES)
             has_failed = _has_failed(process.wait(), error, is_ripgrep=ripgrep is not None)
             if has_failed and not self._stop_event.is_set():
@@ -213,17 +216,22 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     # For a multiline search ripgrep keeps the whole file in memory, so the size is limited.
     multiline_options = ["--multiline", "--multiline-dotall", "--max-filesize", str(MAX_FILE_BYTES)]
     argv += multiline_options if query.is_multiline else ["--crlf"]
-    argv += ["--ignore-case"] if query.ignore_case else []
-    argv += ["--context", str(query.context_lines)] if query.context_lines else []
-    argv += ["--max-count", str(query.max_count)] if query.max_count else []
+    if query.ignore_case:
+        argv.append("--ignore-case")
+    if query.context_lines:
+        argv += ["--context", str(query.context_lines)]
+    if query.max_count:
+        argv += ["--max-count", str(query.max_count)]
     return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", f"./{query.only_file}"]
 
 
 def _has_failed(exit_code: int, error: bytes, *, is_ripgrep: bool) -> bool:
     """Return whether a search program failed as a whole. `error` is the start of its standard error."""
-    if exit_code == _FAILED and is_ripgrep:
-        return bool(error)  # an unreadable file gives this code too, but no message because of `--no-messages`
-    return exit_code < 0 or (exit_code > 0 and not is_ripgrep)
+    was_killed = exit_code < 0
+    if was_killed or not is_ripgrep:
+        return exit_code != 0
+    # An unreadable file gives the same exit code, but no message because of `--no-messages`.
+    return exit_code == _FAILED and bool(error)
 
 
 def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
@@ -235,11 +243,13 @@ def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
             return  # an incomplete last line, because the program was stopped
         data = event["data"]
         if event["type"] in ("match", "context"):
-            file, number, column = os.path.normpath(_text(data["path"])), data["line_number"], -1
+            file, first_number = os.path.normpath(_text(data["path"])), data["line_number"]
+            # A match of a multiline search has several lines.
             for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
+                match_index = -1
                 if event["type"] == "match":
-                    column = _first_match(text, data["submatches"]) if index == 0 else 0
-                yield GrepLine(file, number + index, text.removesuffix("\r"), column)
+                    match_index = _first_match(text, data["submatches"]) if index == 0 else 0
+                yield GrepLine(file, first_number + index, text.removesuffix("\r"), match_index)
 
 
 def _first_match(text: str, submatches: list[dict[str, int]]) -> int:
@@ -364,17 +374,17 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
         for line in lines:
             if line.file in skipped:
                 continue
-            label = workspace.show(query.start / line.file)
-            if not report.contains(label) and not query.only_file and not workspace.may_search(query.start / line.file):
+            path = query.start / line.file
+            label = workspace.show(path)
+            is_allowed = query.only_file or report.contains(label) or workspace.may_search(path)
+            if not is_allowed:
                 skipped.add(line.file)
             elif not report.add(label, line):
                 break
     if not skipped:
         return []
-    return [
-        f"[matches in {len(skipped)} more files that may contain secrets; to ask the user for access to one, name it "
-        "with path]"
-    ]
+    files = count_text(len(skipped), "more file")
+    return [f"[matches in {files} that may contain secrets; to ask the user for access to one, name it with path]"]
 
 
 def _notes(search: GrepSearch) -> list[str]:
@@ -396,7 +406,8 @@ class _Report:
         self._has_context = has_context
         self._counts: dict[str, int] = {}
         self._lines: list[str] = []
-        self._last: tuple[str, int] = ("", 0)
+        self._last_label, self._last_number = "", 0
+        """The file and the number of the last line."""
         self._matches = 0
         self._is_full = False
 
@@ -417,15 +428,18 @@ class _Report:
         if is_content:
             entry = f"{line.number}{':' if is_match else '-'}{_shorten_line(line)}"
             self._remaining_chars -= len(entry)
-            self._lines += [*self._heading(label, line.number), entry]
-            self._last = (label, line.number)
+            self._lines += [*self._separator(label, line.number), entry]
+            self._last_label, self._last_number = label, line.number
         return True
 
-    def _heading(self, label: str, number: int) -> list[str]:
-        file, last = self._last
-        if file != label:
-            return ["", label] if file else [label]
-        return ["--"] if self._has_context and number != last + 1 else []
+    def _separator(self, label: str, number: int) -> list[str]:
+        """Return the lines before a line: the name of another file, or `--` for lines that context does not join."""
+        if not self._last_label:
+            return [label]
+        if label != self._last_label:
+            return ["", label]
+        is_gap = self._has_context and number != self._last_number + 1
+        return ["--"] if is_gap else []
 
     def outcome(self, notes: list[str]) -> ToolOutcome:
         files = len(self._counts)

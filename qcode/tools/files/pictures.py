@@ -98,7 +98,8 @@ _PNG_FRAME_BYTES = 12
 def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
     """Yield versions of a PNG without optional chunks, such as texts and color profiles, which may be invalid.
 
-    The first version keeps transparency, the second does not. See the PNG specification, section 4.7.
+    The first version keeps transparency, the second does not. The name of an optional chunk begins with a small letter
+    (PNG specification, section 4.7).
     """
     if media_type != "image/png":
         return
@@ -108,10 +109,9 @@ def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
         size = int.from_bytes(data[offset : offset + 4], "big") + _PNG_FRAME_BYTES
         chunks.append((data[offset + 4 : offset + 8], data[offset : offset + size]))
         offset += size
-    for transparency in (b"tRNS", b""):
-        yield data[:_PNG_START] + b"".join(
-            chunk for name, chunk in chunks if name[:1].isupper() or name == transparency
-        )
+    required = [name for name, _ in chunks if name[:1].isupper()]
+    for kept_names in ({*required, b"tRNS"}, set(required)):
+        yield data[:_PNG_START] + b"".join(chunk for name, chunk in chunks if name in kept_names)
 
 
 def _encoded(data: bytes, media_type: str, size: str) -> EncodedImage:
