@@ -166,7 +166,7 @@ class Batch:
         status_task.cancel()
         await self._stderr.clear_status()
         for result in results:
-            # A signal cancels the workers, which is no failure.
+            # A signal cancels the workers, which is not a failure.
             if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
                 raise result
         await self._stderr.write_line(self._totals(time.monotonic() - started_at))
