@@ -13,8 +13,8 @@ from qcode.config.paths import project_file
 from qcode.config.schema import KEYS, Key, find_key, toml_string
 from qcode.config.settings import Origin, Settings
 from qcode.protocol.errors import ConfigError
-from qcode.text.addresses import HIDDEN, without_credentials
 from qcode.text.clean import visible_line
+from qcode.text.credentials import HIDDEN, without_credentials
 from qcode.values import dataclass
 
 COMMAND_STEPS = ("format", "check", "test")

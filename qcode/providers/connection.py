@@ -40,7 +40,7 @@ class ConnectionOrigin:
     @property
     def shown_address(self) -> str:
         """The address for messages, without a user name, password and query."""
-        from qcode.text.addresses import without_credentials  # for errors only
+        from qcode.text.credentials import without_credentials  # for errors only
 
         return without_credentials(self.base_url)
 
@@ -142,7 +142,7 @@ def check_address(name: str, url: str) -> str:
     except ValueError:  # `http://[::1/v1`, `http://host:99999`
         is_http = False
     if not is_http:
-        from qcode.text.addresses import without_credentials  # for errors only
+        from qcode.text.credentials import without_credentials  # for errors only
 
         hint = "it must start with http:// or https:// and have a valid host and port"
         shown = quoted(without_credentials(url))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.text.diff import AddedFile, DeletedFile, PatchError, UpdatedFile, parse_patch, patch_paths
+from qcode.text.patch import AddedFile, DeletedFile, PatchError, UpdatedFile, parse_patch, patch_paths
 from qcode.tools import disk
 from tests.tools.conftest import ToolRunner
 

@@ -287,7 +287,7 @@ def absolute_path(path: str, folder: str) -> str:
 
 def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
     """Return a call for each file of a patch: Write for a file that is created or moved there, otherwise Edit."""
-    from qcode.text.diff import AddedFile, PatchError, patch_sections  # loads with the first patch
+    from qcode.text.patch import AddedFile, PatchError, patch_sections  # loads with the first patch
 
     patch = arguments.get("input")
     try:

@@ -18,8 +18,8 @@ from qcode.protocol.tools import ToolSpec
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import visible_line
-from qcode.text.diff import PatchError, patch_paths
 from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
+from qcode.text.patch import PatchError, patch_paths
 from qcode.values import dataclass
 
 HookProgram: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]

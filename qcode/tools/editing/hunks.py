@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.tools import Refused
 from qcode.text.clean import quoted
-from qcode.text.diff import Hunk
+from qcode.text.patch import Hunk
 from qcode.tools.editing.match import Passage, PassageMatches, find_line, find_lines, line_of
 from qcode.tools.editing.nearest import describe_nearest
 from qcode.tools.editing.normalize import readings

@@ -15,12 +15,12 @@ from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.text.diff import Section, UpdatedFile  # it loads with the first patch
+    from qcode.text.patch import Section, UpdatedFile  # it loads with the first patch
 
 
 def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
     """Return all paths in the patch of a call, or the error if there is no valid patch."""
-    from qcode.text.diff import PatchError, patch_paths
+    from qcode.text.patch import PatchError, patch_paths
 
     patch = arguments.get("input")
     if not isinstance(patch, str):
@@ -69,7 +69,7 @@ class ApplyPatch(ChangeTool):
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
-        from qcode.text.diff import PatchError, parse_patch
+        from qcode.text.patch import PatchError, parse_patch
 
         try:
             sections = parse_patch(arguments.text("input"))
@@ -104,7 +104,7 @@ class _SectionChange:
 
 def _plan_section(section: Section, workspace: Workspace) -> _SectionChange:
     """Return the change of one section; raise `Refused` if it is not possible."""
-    from qcode.text.diff import AddedFile, DeletedFile
+    from qcode.text.patch import AddedFile, DeletedFile
 
     location = workspace.resolve(section.path, "write")
     if isinstance(section, AddedFile):

@@ -1,4 +1,4 @@
-"""Addresses for display, without the secrets in them."""
+"""Hides the credentials in an address that is shown."""
 
 from __future__ import annotations
 
