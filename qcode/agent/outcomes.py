@@ -256,7 +256,11 @@ def summary(ended: TurnEnded) -> str:
         if number is not None:
             text += f", {number:,} tokens {unit}"
     unused = ((ended.discarded_output_tokens, "discarded"), (ended.truncated_call_tokens, "in truncated tool calls"))
-    if parts := [f"{count:,} of them {use}" for count, use in unused if count]:
+    parts: list[str] = []
+    for count, use in unused:
+        if count:
+            parts.append(f"{count:,} {use}" if parts else f"{count:,} of them {use}")
+    if parts:
         text += f" ({', '.join(parts)})"
     return text + ("" if ended.cost is None else f", ${ended.cost:.4f}")
 

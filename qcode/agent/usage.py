@@ -384,7 +384,7 @@ def usage_report_text(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | Non
     cache_details = {"cache read": usage.cache_read, "written": usage.cache_write}
     output_details = {
         "reasoning": usage.reasoning,
-        "discarded": discarded,
+        "discarded": discarded or None,
         "in truncated tool calls": truncated or None,
     }
     lines = [

@@ -362,8 +362,8 @@ def _match_substring(word: str, text: str) -> Match | None:
 def _match_in_order(word: str, text: str) -> Match | None:
     """Match the letters in order, preferring a letter at the start of a word if the next letters still follow it.
 
-    Example: in `main config`, `mc` matches the `m` and `c` that start words. In `main.py`, no `y`
-    starts a word, so `my` matches the first one.
+    The first letter must start a word; otherwise `bell` would match `disabled skills`. Example: in `main config`, `mc`
+    matches the `m` and `c` that start words. In `main.py`, no `y` starts a word, so `my` matches the first one.
     """
     latest = _latest_positions(word, text)
     if latest is None:
@@ -378,6 +378,8 @@ def _match_in_order(word: str, text: str) -> Match | None:
         is_adjacent = bool(positions) and position == positions[-1] + 1
         if start is not None and not is_adjacent:
             position = start
+        elif not positions and start is None:
+            return None
         if _is_word_start(text, position):
             score += _WORD_START_SCORE
         score -= min(position - searched, 10)

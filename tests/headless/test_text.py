@@ -144,7 +144,7 @@ def test_verbose_run_prints_events_and_usage() -> None:
         "qcode: rate limit, retry 1 in 2 s",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "
-        "(8,000 of them discarded, 500 of them in truncated tool calls), $0.0123",
+        "(8,000 of them discarded, 500 in truncated tool calls), $0.0123",
     ]
 
 

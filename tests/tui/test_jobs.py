@@ -316,7 +316,13 @@ def test_quit_asks_while_jobs_run_and_can_be_declined(pipe: Path, keys: tuple[st
         assert job.is_running
         await pressed(run, *keys)
         await run.until(lambda: isinstance(run.app.screen, QuitPicker))
-        await pressed(run, "enter")
+        await pressed(run, "enter")  # the safe answer is highlighted
+        await run.until(lambda: not isinstance(run.app.screen, QuitPicker))
+        assert run.app.return_value is None
+        assert job.is_running
+        await pressed(run, *keys)
+        await run.until(lambda: isinstance(run.app.screen, QuitPicker))
+        await pressed(run, "down", "enter")
         await run.until(lambda: run.app.return_value is not None)
         run.app.agent.toolbox.jobs.end_all()
 

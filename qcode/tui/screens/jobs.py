@@ -165,7 +165,7 @@ def output_lines(job: Job, width: int) -> list[Line]:
 
 
 class QuitPicker(Picker):
-    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`."""
+    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`. `stay` comes first."""
 
     IS_QUESTION: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -175,8 +175,8 @@ class QuitPicker(Picker):
 
     def __init__(self, running: Sequence[Job]) -> None:
         rows = [
-            PickerRow("quit", "Stop and quit (y)", commands_of(running)),
             PickerRow("stay", "Stay (n)"),
+            PickerRow("quit", "Stop and quit (y)", commands_of(running)),
         ]
         super().__init__(quit_question(running), rows)
 

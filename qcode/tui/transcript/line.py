@@ -212,6 +212,8 @@ _WIDE_CHARACTERS = (
 )
 _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
 """Characters that must not begin a row."""
+_LONE = frozenset(")]}>\"'.,;:!?")
+"""Characters that must not be the only one of a row."""
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 _JOINER = "\u200d"
 _WORD_JOINERS = f"\u200c{_JOINER}"
@@ -251,7 +253,9 @@ def _word_pattern() -> re.Pattern[str]:
 
     The pattern is large, so it is compiled only when a text needs it.
     """
-    return re.compile(rf"[{_WIDE_CHARACTERS}][{_CLOSING}]* *|[^ {_WIDE_CHARACTERS}]+[{_CLOSING}]* *| +")
+    # An ending such as `.py` stays with the last character of a file name.
+    wide = rf"[{_WIDE_CHARACTERS}](?:\.[A-Za-z0-9]{{1,5}}(?![A-Za-z0-9]))?[{_CLOSING})]*"
+    return re.compile(rf"{wide} *|[^ {_WIDE_CHARACTERS}]+[{_CLOSING}]* *| +")
 
 
 def break_text(text: str, width: int) -> list[RowRange]:
@@ -331,18 +335,25 @@ def _row_ends(text: str, width: int) -> Callable[[int], int]:
 
 
 def _cut_indexes(text: str, width: int) -> list[int]:
-    """Return the indexes at which a word longer than a row must be cut, without its start and end."""
+    """Return the indexes at which a word longer than a row must be cut, without its start and end.
+
+    The last row is not a lone closing character: `(main)` is cut into `(mai` and `n)` if five cells are free.
+    """
     if text.isascii():
-        return list(range(max(1, width), len(text), max(1, width)))
-    cuts: list[int] = []
-    position = used_cells = 0
+        cuts = list(range(max(1, width), len(text), max(1, width)))
+        if cuts[-1] == len(text) - 1 and text[-1] in _LONE and width > 1:
+            cuts[-1] -= 1
+        return cuts
+    cuts = []
+    position = previous = used_cells = 0
     for cluster in clusters(text):
         cells = cell_len(cluster)
         if used_cells and used_cells + cells > width:
-            cuts.append(position)
+            is_lone = position == len(text) - 1 and cluster in _LONE and width > 1
+            cuts.append(previous if is_lone and previous > max(cuts, default=0) else position)
             used_cells = 0
         used_cells += cells
-        position += len(cluster)
+        previous, position = position, position + len(cluster)
     return cuts
 
 

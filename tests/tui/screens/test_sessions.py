@@ -948,6 +948,10 @@ def test_cost_report_has_the_tokens_of_truncated_calls() -> None:
     assert "Output      9k  (discarded 8k, in truncated tool calls 700)" in usage_report_text([turn])
 
 
+def test_cost_report_omits_discarded_tokens_if_there_are_none() -> None:
+    assert "discarded" not in usage_report_text([TurnUsage("go", "a/m", Usage(100, 9_000), None, ApiCalls(1))])
+
+
 def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     turns = [
         TurnUsage("go", "a/m", Usage(10_000, 500, 8_000, None, 100), None, ApiCalls(1, 1, 3, 0, 0, 1), 8_000),

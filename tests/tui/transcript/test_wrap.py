@@ -21,6 +21,17 @@ def test_word_longer_than_the_row_is_cut() -> None:
     assert rows("a " + "x" * 12, 5) == ["a", "xxxxx", "xxxxx", "xx"]
 
 
+def test_cut_word_leaves_no_lone_closing_character() -> None:
+    assert rows("~/a (feature)", 8) == ["~/a", "(featur", "e)"]
+    assert rows("(файлы-тут)", 10) == ["(файлы-ту", "т)"]
+    assert rows("xxxxxxxxx", 8) == ["xxxxxxxx", "x"]
+
+
+def test_ending_of_a_wide_file_name_stays_with_its_last_character() -> None:
+    assert rows("源代码/项目文件.py", 16) == ["源代码/项目文", "件.py"]
+    assert rows("(源代码文件.tar.gz)", 11) == ["(源代码文", "件.tar.gz)"]
+
+
 def test_wide_characters_break_between_each_other_and_count_twice() -> None:
     assert rows("日本語のテキスト", 7) == ["日本語", "のテキ", "スト"]
 
