@@ -250,12 +250,15 @@ class PendingCalls:
         spec = self._toolbox.spec(resolved.name)
         accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
         kind = _approval_kind(spec, preview)
+        place = "outside the sandbox" if policy.probes.sandbox().levels else "without a sandbox, none works here"
+        location = f"the command runs {place}" if kind == "command" else ""
         return replace(
             approval,
             rule=verdict.proposed_rule,
             is_keepable=self._permissions.can_save_rules and bool(verdict.proposed_rule),
             kind=kind,
-            reason=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            reason=_approval_reason(verdict, kind, location),
+            location=location,
             reasons=tuple(map(visible, verdict.all_reasons)),
             offers=_offered_scopes(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
@@ -558,15 +561,14 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
     return tuple(change for change in changes if not holds_secrets(policy, change.path))
 
 
-def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return in a line why a call asks and where a command would run; empty for a file edit that no rule refers to."""
+def _approval_reason(verdict: Verdict, kind: str, location: str) -> str:
+    """Return in a line why a call asks, and its `location`; empty for a file edit that no rule refers to."""
     if kind == "edit" and (verdict.is_allowed or verdict.check.startswith("mode:")):
         return ""
     lead = "A hook asks: " if verdict.check.startswith("hook:") else "Asks because "
     # A call that the user edited asks again even if it is allowed, for example because it only reads.
     reason = "you edited it" if verdict.is_allowed else visible(verdict.reason)
-    place = f" · the command runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
-    return f"{lead}{reason}{place if kind == 'command' else ''}"
+    return " · ".join(filter(None, (f"{lead}{reason}", location)))
 
 
 def _offered_scopes(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:

@@ -97,6 +97,8 @@ class ToolApproval:
 
     Empty if the front end did not ask for them (`Agent.report_file_texts`).
     """
+    location: str = ""
+    """The place in which a command would run, as at the end of `reason`: `the command runs outside the sandbox`."""
 
     @property
     def id(self) -> str:

@@ -61,7 +61,8 @@ def test_approval_of_a_command_gives_its_reason_and_the_missing_sandbox(tmp_path
     it = talk(tmp_path, RUN, text_reply("Done."))
     (asked,), _ = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny()))
     assert asked.kind == "command"
-    assert asked.reason.startswith("Asks because make may do more than read · the command runs ")
+    assert asked.reason == f"Asks because make may do more than read · {asked.location}"
+    assert asked.location.startswith("the command runs ")
     assert "sandbox" in asked.reason
     assert "edits" not in asked.offers
 

@@ -391,6 +391,21 @@ def test_editing_keys_of_the_prompt_edit_the_draft_at_a_question() -> None:
     drive(test, conversation)
 
 
+def test_cursor_of_the_terminal_is_in_the_row_of_the_draft() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*"xwords")
+        await run.until(lambda: "Typing a reason for No: xwords" in run.screen)
+        rows = run.screen.split("\n")
+        at = next(index for index, row in enumerate(rows) if "xwords" in row)
+        await run.until(lambda: run.app.cursor_position == (rows[at].index("xwords") + len("xwords"), at))
+        await run.pilot.press("left", "left")
+        await run.until(lambda: run.app.cursor_position == (rows[at].index("xwords") + len("xwor"), at))
+
+    drive(test, ScriptedConversation(_asking(_request())))
+
+
 def test_draft_row_shows_the_text_around_its_cursor() -> None:
     def shown(text: str, cursor: int) -> str:
         _, (written, _), _ = draft_spans(text, cursor, 57)

@@ -680,7 +680,7 @@ def test_rules_tools_instructions_and_findings_are_printed_as_lines(tmp_path: Pa
     assert "  deny read(private/**)  (~/config.toml:5)" in text
     assert "declined: shell make doc (build it later)" in text
     assert "shell make doc: asks first" in text
-    assert "write: asks first (built in, " in text
+    assert "Write: asks first (built in, " in text
     assert "AGENTS.md: this project's; does not exist yet" in text
     assert "Choose the file" in text
     assert "bubblewrap" in text

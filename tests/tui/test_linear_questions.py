@@ -118,12 +118,25 @@ def test_rejected_text_at_a_confirmation_is_not_offered_as_a_reason() -> None:
 
 
 def test_list_of_all_reasons_replaces_the_line_that_counts_them() -> None:
-    why = "Asks because a; and 1 more · the command runs outside the sandbox"
-    approval = ToolApproval(call(), "Run it?", "ls", kind="command", reason=why, reasons=("a", "b"))
+    location = "the command runs outside the sandbox"
+    why = f"Asks because a · b; and 1 more · {location}"
+    approval = ToolApproval(
+        call(), "Run it?", "ls", kind="command", reason=why, reasons=("a · b", "c"), location=location
+    )
     output = answers(approval, "y")[1]
     at = output.index("All reasons, the worst first:")
-    assert output[at + 1 : at + 4] == ["- a", "- b", "The command runs outside the sandbox."]
+    assert output[at + 1 : at + 4] == ["- a · b", "- c", "The command runs outside the sandbox."]
     assert not any("Asks because" in line for line in output)
+
+
+def test_reason_with_a_separator_is_not_printed_as_the_location_of_a_command() -> None:
+    approval = ToolApproval(
+        call(), "Run it?", "ls", kind="command", reason="Asks because a · b", reasons=("a · b", "c")
+    )
+    output = answers(approval, "y")[1]
+    at = output.index("All reasons, the worst first:")
+    assert output[at + 1 : at + 3] == ["- a · b", "- c"]
+    assert "B." not in output
 
 
 @pytest.mark.parametrize("width", WIDTHS)

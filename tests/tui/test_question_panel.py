@@ -818,8 +818,10 @@ def test_status_line_says_what_the_user_does_and_what_escape_does() -> None:
         await _until_asked(run)
         assert "waiting for your answer · Esc to interrupt" in run.status
         await run.pilot.press("t")
+        await run.until(lambda: "writing a reason · Enter stop the turn · Esc back" in run.status)
+        await run.pilot.press("x")
         await run.until(lambda: "writing a reason · Enter send · Esc back" in run.status)
-        await run.pilot.press("escape")
+        await run.pilot.press("backspace", "escape")
         await run.until(lambda: "waiting for your answer · Esc to interrupt" in run.status)
         await run.pilot.press("3")
         await run.until(lambda: "waiting for your answer · Esc back" in run.status)

@@ -29,7 +29,6 @@ from qcode.tui.panels.choices import (
     chosen_labels,
     confirmation_form,
     form_of,
-    location_sentence,
     option_of,
     question_line,
     question_with_asker,
@@ -109,7 +108,8 @@ class LinearQuestions:
             self._print_detail(approval, form)
         risks = risk_line(ensure_visible(approval.detail)) if form.format == "command" else ""
         # The list of all reasons repeats the line with the first ones, but not where the command runs.
-        reasons = (reason_list(form.reasons), location_sentence(form)) if form.reasons else (form.reason,)
+        location = f"{capitalized(form.location)}." if form.location else ""
+        reasons = (reason_list(form.reasons), location) if form.reasons else (form.reason,)
         for line in (risks, *reasons):
             if line:
                 view.print_text(line)

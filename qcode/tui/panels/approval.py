@@ -41,7 +41,7 @@ from qcode.tui.panels.choices import (
     question_with_asker,
     reason_list,
 )
-from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, MovedDraft, TypedDraft
+from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, MovedDraft, TypedDraft, cursor_cell
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText, shown_options, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape, question_state
@@ -554,7 +554,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._form,
             is_typing=self._is_typing,
             takes_typed_answer=self._takes_typed_answer,
-            is_writing=self.is_writing_text,
+            written_text=self._text_field.whole_text if self.is_writing_text else None,
         )
         self._show_state(state)
 
@@ -579,6 +579,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             ends_with_name=bool(self._shown_detail.diff),
             hidden_notes=reason_list(form.reasons),
             show_all_key=self.view.show_all_key,
+            draft_cursor=cursor_cell(draft),
         )
 
     def _shown_options(self) -> tuple[Option, ...]:

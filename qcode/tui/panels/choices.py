@@ -31,7 +31,6 @@ from qcode.protocol.approvals import (
 from qcode.safety.rules import rule_in_words
 from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import LINE_BREAK, cut, ensure_visible, quoted, visible
-from qcode.text.sentences import capitalized
 from qcode.values import dataclass
 
 _MAX_QUESTION_CHARACTERS = 400
@@ -105,6 +104,8 @@ class Form:
     """The reason for asking, one line."""
     reasons: tuple[str, ...] = ()
     """Every reason for asking, the worst first, if `reason` leaves out some of them."""
+    location: str = ""
+    """The place in which a command would run, which is the end of `reason`; empty for other calls."""
     initial_index: int = 0
     """The index of the option that is highlighted at first."""
     typing_caption: str = ""
@@ -198,9 +199,15 @@ _TRUST_OPTIONS = (
 def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
-        case ToolApproval(kind=kind, reason=reason, reasons=reasons):
-            format = "call" if kind == "other" else kind
-            return Form(_tool_options(approval), format, reason=reason, reasons=reasons, typing_caption=_TYPING_REASON)
+        case ToolApproval(kind=kind):
+            return Form(
+                _tool_options(approval),
+                "call" if kind == "other" else kind,
+                reason=approval.reason,
+                reasons=approval.reasons,
+                location=approval.location,
+                typing_caption=_TYPING_REASON,
+            )
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS, typing_caption=_TYPING_REASON)
         case ImpossibleCall():
@@ -275,15 +282,6 @@ def reason_list(reasons: Sequence[str]) -> str:
     if not reasons:
         return ""
     return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)])
-
-
-def location_sentence(form: Form) -> str:
-    """Return where a command runs, as a sentence; empty for other calls.
-
-    It is the end of `form.reason`, such as `it changes files · the command runs outside the sandbox`.
-    """
-    location = form.reason.rpartition(" · ")[2] if form.format == "command" and " · " in form.reason else ""
-    return f"{capitalized(location)}." if location else ""
 
 
 def risk_line(command: str) -> str:

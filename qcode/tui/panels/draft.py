@@ -9,7 +9,7 @@ every key is text, until an arrow key.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -231,6 +231,14 @@ class TypedDraft:
             is_changed=self.is_changed,
             has_choices=has_choices,
         )
+
+
+def cursor_cell(draft: Sequence[Span]) -> int:
+    """Return the cell of the cursor in the row of a draft, -1 if there is no draft."""
+    if not draft:
+        return -1
+    (label, _), (shown, _), _ = draft
+    return cell_len(label + shown.partition(_CURSOR)[0])
 
 
 def draft_spans(

@@ -75,6 +75,8 @@ class QuestionText:
     """All reasons for asking, which only a pager shows."""
     show_all_key: str = ""
     """The key that opens this pager; empty if no key does."""
+    draft_cursor: int = -1
+    """The cell of the cursor in the draft, which is the last note; -1 without a draft."""
 
     @property
     def notes_with_key(self) -> tuple[tuple[Span, ...], ...]:

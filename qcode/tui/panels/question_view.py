@@ -13,10 +13,11 @@ from typing import Literal, TypeAlias
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Offset
 from textual.message import Message
 from textual.widgets import Static
 
-from qcode.protocol.approvals import ServerApproval
+from qcode.protocol.approvals import Deny, ServerApproval
 from qcode.tui.panels.choices import BACK, WAITING, Form, PanelQuestion
 from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.panels.question_layout import (
@@ -67,6 +68,7 @@ class QuestionView(Vertical):
         self._scrolling_rows: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
         self._hidden = self._hidden_above = 0  # the number of rows that an extract omits: in total, and above it
         self._has_hidden_notes = False
+        self._draft_cursor = -1  # the cell of the cursor in the last note, -1 if that is not a draft
         self._shows_all = False  # the user has scrolled, so all rows are shown instead of an extract
         self._title = Static(id="approval-question", markup=False)
         self._text = Static(id="approval-text", markup=False)
@@ -80,6 +82,20 @@ class QuestionView(Vertical):
 
     def on_mount(self) -> None:
         self.watch(self._scroll, "scroll_y", self._paint_mark, init=False)
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
+
+    def _place_cursor(self, _screen: object) -> None:
+        """Put the cursor of the terminal into the draft, where an input method shows its text.
+
+        The hidden prompt, in which the draft is edited, would put it into the first row of the screen.
+        """
+        if self._draft_cursor < 0 or not self._rows.notes or self.app.focused is not self.parent:
+            return
+        x, y = self._notes.content_region.offset
+        offset = Offset(x + min(self._draft_cursor, self.width - 1), y + len(self._rows.notes) - 1)
+        if self.app.cursor_position != offset:
+            self.app.cursor_position = offset
+            self.refresh()
 
     @property
     def width(self) -> int:
@@ -134,13 +150,14 @@ class QuestionView(Vertical):
             # The letter that was at the top of the view stays there.
             self._show_from(row_of_letter(self._scrolling_rows, letters_above))
         self._paint_mark()
+        self._place_cursor(self.screen)
         scroll_rows = min(len(self._all_scrolling_rows(rows)), rows.scroll_rows)
         return height - len(rows.title) - scroll_rows - len(rows.notes) - len(rows.choices)
 
     def _arranged(self, height: int) -> QuestionRows:
         """Return the rows of each part for at most `height` rows."""
         text, is_low = self._write_text(self.width), self.app.size.height < _MIN_NORMAL_HEIGHT
-        self._has_hidden_notes = bool(text.hidden_notes)
+        self._has_hidden_notes, self._draft_cursor = bool(text.hidden_notes), text.draft_cursor
         kept_rows = 1 if is_low else _KEPT_ROWS
         rows = arrange(text, len(self._detail_rows), self.width, height, is_low=is_low, kept_rows=kept_rows)
         scroll_rows = len(self._all_scrolling_rows(rows))
@@ -258,12 +275,12 @@ class QuestionView(Vertical):
 
 
 def question_state(
-    approval: PanelQuestion | None, form: Form, *, is_typing: bool, takes_typed_answer: bool, is_writing: bool
+    approval: PanelQuestion | None, form: Form, *, is_typing: bool, takes_typed_answer: bool, written_text: str | None
 ) -> QuestionState:
     """Return the user's current action at a question, and its keys.
 
-    `is_typing`: keys are text of the draft. `takes_typed_answer`: Enter makes this text the answer. `is_writing`: the
-    text field is open.
+    `is_typing`: keys are text of the draft. `takes_typed_answer`: Enter makes this text the answer. `written_text` is
+    the text of the text field, None if the field is closed.
     """
     escape = "Esc to interrupt"
     if BACK in form.options:
@@ -272,8 +289,10 @@ def question_state(
         escape = "Esc decide later"
     if is_typing:
         return QuestionState(form.typing_caption if takes_typed_answer else "typing your next message", escape)
-    if is_writing:
-        keys = f"Enter send · {escape if form.is_text_only else 'Esc back'}"
+    if written_text is not None:
+        is_plain_no = form.text_decision is Deny and not written_text.strip()
+        enter = "Enter stop the turn" if is_plain_no else "Enter send"
+        keys = f"{enter} · {escape if form.is_text_only else 'Esc back'}"
         return QuestionState(form.writing_caption, keys)
     return QuestionState("Space toggle · Enter send" if form.is_multi_select else WAITING, escape)
 

@@ -25,7 +25,7 @@ from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.pager import LESS_KEYS, PagerScreen, ScrollUnit, hanging_lines, scroll_by
-from qcode.tui.screens.permission_text import first_sentence, tool_text, tools_heading
+from qcode.tui.screens.permission_text import first_sentence, tool_text, tool_title, tools_heading
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
 from qcode.tui.terminal.clipboard import CopyResult
@@ -186,9 +186,7 @@ class ToolPicker(Picker):
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         rows = [
-            PickerRow(
-                tool.name, one_line(tool.name), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}"
-            )
+            PickerRow(tool.name, tool_title(tool), f"{tool.effect} · {tokens_text(tool.tokens)} tokens · {tool.origin}")
             for tool in tools
         ]
         super().__init__(tools_heading(tools), rows, empty="The model has no tools.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from qcode.agent.call_titles import main_argument
+from qcode.agent.call_titles import main_argument, verb
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     CHECKED_KINDS,
@@ -87,8 +87,20 @@ def decision_text(record: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
     outcome = {"ran": "ran without asking", "denied": "declined by you"}.get(record.decision, decision_label(record))
     reason = f": {visible(record.reason)}" if record.reason else ""
-    rule = f" (rule {visible(record.rule)})" if record.rule and record.rule not in record.reason else ""
+    rule = _rule_note(record.rule, record.reason)
     return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL_CHARS)}\n{outcome}{reason}{rule}"
+
+
+def _rule_note(decided_by: str, reason: str) -> str:
+    """Return the rule or the hook that decided, in parentheses; empty if `reason` says it already.
+
+    `decided_by` may also be a built-in check, such as `path:workspace`, for which the reason is enough.
+    """
+    if decided_by in reason:
+        return ""
+    if decided_by.startswith("hook:"):
+        return f" (a {visible(decided_by.removeprefix('hook:'))} hook)"
+    return f" (rule {visible(decided_by)})" if "(" in decided_by else ""
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -133,8 +145,7 @@ def parse_check(text: str) -> tuple[CheckedKind, str]:
 
 def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
     """Return a verdict in words. If qcode would ask, also name the rule that would allow the call."""
-    names_rule = verdict.decided_by and verdict.decided_by not in verdict.reason
-    rule = f" (rule {visible(verdict.decided_by)})" if names_rule else ""
+    rule = _rule_note(verdict.decided_by, verdict.reason)
     text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
     if verdict.verdict == "ask" and verdict.proposed_rule:
         text += f"\nTo allow it: {visible(verdict.proposed_rule)}"
@@ -197,11 +208,17 @@ def tools_heading(tools: Sequence[OfferedTool]) -> str:
     return f"Tools, {tokens_text(sum(tool.tokens for tool in tools))} tokens with each request"
 
 
+def tool_title(tool: OfferedTool) -> str:
+    """Return a tool by its word in the transcript, with its name if that differs: `Ask (ask_person)`."""
+    title, name = verb(tool.name), one_line(tool.name)
+    return title if title.lower() == name.lower() else f"{title} ({name})"
+
+
 def tools_text(tools: Sequence[OfferedTool]) -> str:
     """Return two lines for each tool, then the heading as the sum."""
 
     rows = [
-        f"{one_line(tool.name)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
+        f"{tool_title(tool)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
         f"  {first_sentence(tool.description)}"
         for tool in tools
     ]

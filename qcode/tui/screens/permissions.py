@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.agent.permissions import Permissions, RuleInForce, RuleScope
+from qcode.agent.permissions import CallRecord, Permissions, RuleInForce, RuleScope
 from qcode.config.paths import with_tilde
 from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
@@ -55,6 +55,7 @@ class PermissionsScreen(Picker):
         self._field_purpose: _FieldPurpose = ""
         self._shows_decisions = False
         self._message_row_id = ""
+        self._decisions: dict[str, CallRecord] = {}  # the listed decisions, by the ids of their rows
         super().__init__(self._title, self._rule_rows(), empty="No decisions in this session yet.")
 
     def compose_more(self) -> ComposeResult:
@@ -185,10 +186,8 @@ class PermissionsScreen(Picker):
         rule = self._rules().get(row_id)
         if rule is not None:
             return f"{permission_text.rule_line(rule)}\n{visible(with_tilde(rule.origin))}"
-        if not row_id.startswith("call:"):
-            return ""
-        decision = self._permissions.decisions()[int(row_id.removeprefix("call:"))]
-        return permission_text.decision_text(decision)
+        decision = self._decisions.get(row_id)
+        return permission_text.decision_text(decision) if decision is not None else ""
 
     @property
     def _title(self) -> str:
@@ -216,11 +215,16 @@ class PermissionsScreen(Picker):
         ]
 
     def _decision_rows(self) -> list[PickerRow]:
+        records = self._permissions.decisions()
+        # An index would name another decision once the oldest ones are dropped.
+        self._decisions = {
+            f"call:{record.timestamp}:{record.call.call_id}:{record.decision}": record for record in records
+        }
         rows = []
-        for index, record in enumerate(self._permissions.decisions()):
+        for row_id, record in self._decisions.items():
             reason = f": {visible(record.reason)}" if record.reason else ""
             label = f"{permission_text.decision_label(record)}{reason}"
-            rows.append(PickerRow(f"call:{index}", permission_text.call_text(record), label))
+            rows.append(PickerRow(row_id, permission_text.call_text(record), label))
         return rows[::-1]
 
     def _close_field(self) -> None:

@@ -13,14 +13,15 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from qcode.agent.permissions import Origins, Permissions
+from qcode.agent.permissions import MAX_DECISIONS, CallRecord, Origins, Permissions
 from qcode.protocol.approvals import NO_OPTIONS
+from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTargetPicker, ToolPicker, findings_lines
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.permission_text import permissions_text
+from qcode.tui.screens.permission_text import decision_text, permissions_text
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText
@@ -84,7 +85,8 @@ def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: 
         assert labels(screen) == ["read a.py", "shell make doc"]
         await run.pilot.press("ctrl+home")
         await run.pilot.pause()
-        assert "ran without asking: it only reads (rule path:workspace)" in said(run)
+        assert "ran without asking: it only reads" in said(run)
+        assert "path:workspace" not in said(run)
         await run.pilot.press("escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)
 
@@ -213,6 +215,35 @@ def test_call_can_be_tried_inside_the_screen(tmp_path: Path) -> None:
     go(Project(tmp_path), test)
 
 
+def test_highlighted_decision_is_described_after_older_ones_were_dropped(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/permissions", PermissionsScreen)
+        await run.pilot.press("tab", "ctrl+home", "down")
+        await run.pilot.pause()
+        assert "shell make doc" in said(run)
+        for number in range(MAX_DECISIONS):
+            project.permissions.record(ToolCall(f"later{number}", "ls", "{}"), "ran")
+        await run.pilot.press("up", "down")
+        await run.pilot.pause()
+        assert screen.row is not None
+        assert "shell make doc" in screen.row.label
+        assert "shell make doc" in said(run)
+
+    go(project, test)
+
+
+def test_decision_of_a_rule_or_a_hook_names_it() -> None:
+    def text(reason: str, decided_by: str) -> str:
+        return decision_text(CallRecord(0.0, ToolCall("c", "shell", "{}"), "ran", reason, decided_by))
+
+    assert text("it only reads", "shell(ls *)").endswith("ran without asking: it only reads (rule shell(ls *))")
+    assert text("the rule shell(ls *) allows it", "shell(ls *)").endswith("the rule shell(ls *) allows it")
+    assert text("fine", "hook:PreToolUse").endswith("fine (a PreToolUse hook)")
+    assert text("in the workspace", "path:workspace").endswith("ran without asking: in the workspace")
+
+
 def test_tools_show_their_verdict_and_enter_shows_the_details_of_one(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.permissions.set_mode("plan")
@@ -220,15 +251,15 @@ def test_tools_show_their_verdict_and_enter_shows_the_details_of_one(tmp_path: P
     async def test(run: Running) -> None:
         screen = await opened(run, "/tools", ToolPicker)
         standing = {row.label: row.detail.split(" · ")[0] for row in screen.rows}
-        assert standing["read"] == "runs"
-        assert standing["write"] == "denied"
-        assert standing["shell"] == "runs if the call only reads, denied otherwise"
-        assert standing["ask_person"] == "asks you"
+        assert standing["Read"] == "runs"
+        assert standing["Write"] == "denied"
+        assert standing["Run (shell)"] == "runs if the call only reads, denied otherwise"
+        assert standing["Ask (ask_person)"] == "asks you"
         assert "tokens with each request" in screen.heading
         await run.pilot.press(*"grep", "enter")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         await run.pilot.pause()
-        assert "Tool grep" in run.screen
+        assert "Tool Search (grep)" in run.screen
         assert "  pattern  " in run.screen
         await run.pilot.press("escape")
         assert run.app.screen is screen, "Esc returns to the list"
