@@ -314,8 +314,8 @@ class MarkSearch:
     """A search in the text of a reply, in chunks of any size, for the position at which a call as text may begin.
 
     The argument `before` is the text of the reply so far. Text that may be the start of a mark is held back. With
-    `finds_objects`, a bare JSON object at the start of the reply may also be a call. With `finds_lines` in addition, an
-    object at the start of any line may be a call.
+    `finds_objects`, a bare JSON object may also be a call: at the start of the reply, or with `finds_lines` at the
+    start of any line.
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
@@ -328,11 +328,12 @@ class MarkSearch:
     @property
     def before(self) -> str:
         """All text of the reply before the current position."""
-        self._passed_texts[:] = ["".join(self._passed_texts)]
-        return self._passed_texts[0]
+        joined = "".join(self._passed_texts)
+        self._passed_texts = [joined]
+        return joined
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Return the text that is certainly not in a call, and the text from the next mark on, or an empty text."""
+        """Return the text that is certainly not in a call, and the text from a mark on, empty if there is no mark."""
         window, self._held_text = self._held_text + text, ""
         mark = _MARK.search(window)
         position = len(window) if mark is None else mark.start()
@@ -341,10 +342,10 @@ class MarkSearch:
         if position < len(window):
             self.add_text(window[:position])
             return window[:position], window[position:]
-        undecided = _count_undecided(window)
-        self._held_text = window[len(window) - undecided :]
-        self.add_text(window[: len(window) - undecided])
-        return window[: len(window) - undecided], ""
+        passed = window[: len(window) - _count_undecided(window)]
+        self._held_text = window[len(passed) :]
+        self.add_text(passed)
+        return passed, ""
 
     def flush(self) -> str:
         """Return the text that was held back."""
@@ -360,7 +361,8 @@ class MarkSearch:
         if self._finds_objects:
             last_line = text[text.rfind("\n") + 1 :].strip()
             self._is_line_start = not last_line and (self._is_line_start or "\n" in text)
-            self._finds_objects = self._finds_lines or not text.strip()
+            is_start_of_reply = not text.strip()
+            self._finds_objects = self._finds_lines or is_start_of_reply
 
     def _object_in(self, window: str, end: int) -> int:
         """Return the index of the first line before `end` that starts with a JSON object or list, otherwise `end`."""
@@ -369,11 +371,12 @@ class MarkSearch:
         while position < end:
             line_end = window.find("\n", position) + 1 or len(window)
             line = window[position:line_end]
-            start = position + len(line) - len(line.lstrip(" \t\r\n"))
+            indentation = len(line) - len(line.lstrip(" \t\r\n"))
+            start = position + indentation
             if is_line_start and start < end and window[start : start + 1] in ("{", "["):
                 # A `[` may be the start of a split "[TOOL_CALLS]" mark, for which `feed` holds text back.
-                is_partial = "[TOOL_CALLS]".startswith(window[start:])
-                return end if is_partial else start
+                is_start_of_mark = "[TOOL_CALLS]".startswith(window[start:])
+                return end if is_start_of_mark else start
             if line.strip() and not self._finds_lines:
                 return end
             position, is_line_start = line_end, True
@@ -385,7 +388,11 @@ def _count_undecided(text: str) -> int:
     end = text[-_MAX_MARK_CHARS:]
     if _MARK_START.search(end) is None:
         return 0
-    starts = (match.start() for match in _MARK_START.finditer(end))
-    tag_length = next((len(end) - start for start in starts if any(mark.startswith(end[start:]) for mark in _MARKS)), 0)
+    undecided = 0
+    for match in _MARK_START.finditer(end):
+        rest = end[match.start() :]
+        if any(mark.startswith(rest) for mark in _MARKS):
+            undecided = len(rest)
+            break
     fence = _PARTIAL_FENCE.search(end) if "`" in end else None
-    return max(tag_length, len(fence.group()) if fence is not None else 0)
+    return undecided if fence is None else max(undecided, len(fence.group()))

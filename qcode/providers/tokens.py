@@ -1,7 +1,7 @@
 """Offline token counts with one vocabulary from the package (o200k_base).
 
-A prompt is counted if the provider has not reported its size and its number of bytes does not show that it fits.
-For models with another vocabulary the count is an estimate. tiktoken is imported when the vocabulary is loaded. Its
+A prompt is counted only if its size is unknown and may exceed the context window. The count is exact for models with
+this vocabulary, and an estimate for others. tiktoken is imported when the vocabulary is loaded. Its
 `get_encoding` is never called, because this function may download the vocabulary without a time limit.
 `scripts/build_vocabulary.py` creates `data/o200k_base.*`. Text is encoded in slices, because a very long run of white
 space makes tiktoken's pattern overflow and print a traceback.

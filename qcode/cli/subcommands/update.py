@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from qcode import __version__
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import write_stdout
+from qcode.cli.terminal import write_lines
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import one_line, visible
 from qcode.text.proxies import is_loopback
@@ -82,15 +82,21 @@ class Installation:
         }[self.installer]
 
     def _install(self, requirement: str) -> str:
-        first = {"pipx": "pipx install --force", "uv": "uv tool install --force", "pip": f"{self.pip} install"}
-        # pip keeps an installed copy of the same version.
-        force = "--force-reinstall " if self.installer == "pip" and self.repository else ""
-        return f"{first[self.installer]} {force}{requirement}"
+        match self.installer:
+            case "pipx":
+                return f"pipx install --force {requirement}"
+            case "uv":
+                return f"uv tool install --force {requirement}"
+            case "pip" if self.repository:
+                # Otherwise pip keeps the installed copy, because a repository often has the same version number.
+                return f"{self.pip} install --force-reinstall {requirement}"
+            case "pip":
+                return f"{self.pip} install {requirement}"
 
     @property
     def remove_command(self) -> str:
-        first = {"pipx": "pipx uninstall", "uv": "uv tool uninstall", "pip": f"{self.pip} uninstall"}[self.installer]
-        return f"{first} {DISTRIBUTION}"
+        commands = {"pipx": "pipx uninstall", "uv": "uv tool uninstall", "pip": f"{self.pip} uninstall"}
+        return f"{commands[self.installer]} {DISTRIBUTION}"
 
 
 def installation(prefix: str | None = None) -> Installation:
@@ -140,17 +146,19 @@ def run_update(arguments: Sequence[str]) -> int:
         lines.append(f"To update: {_update_advice(current)}")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
-        # The command of the installer would not find a version in the index.
+        # `pip install --upgrade qcode-cli` would find nothing.
         advice = "install it again from a newer clone" if current.is_released else _update_advice(current)
         lines.append(f"To update: {advice}")
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
     else:
         lines.append(f"Version {newest} is available.")
+        # A copy from an archive can be updated from the index now.
         from_index = Installation(current.installer, pip=current.pip)
-        lines.append(f"To update: {from_index.update_command if current.archive else _update_advice(current)}")
-    write_stdout("".join(f"{line}\n" for line in lines))
-    return 0
+        advice = from_index.update_command if current.archive else _update_advice(current)
+        lines.append(f"To update: {advice}")
+    write_lines(*lines)
+    return ExitCode.OK
 
 
 def _update_advice(current: Installation) -> str:

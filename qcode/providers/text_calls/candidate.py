@@ -30,7 +30,7 @@ from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "unrelated"]
 _Position: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "other"]
-"""The kind of the current position. If the reply ends there, it determines how the candidate is completed."""
+"""The place in the grammar at which the cursor is. It tells what is missing if the reply ends there."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[\w.\-]{1,128}")
@@ -144,7 +144,7 @@ class Candidate:
         self._function: _Function | None = None
         """The function that is being read."""
         self._parameter = _Parameter("", _Range(0, 0))
-        """The latest parameter. While its value is being read, the value ends where it starts."""
+        """The latest parameter. While its value is being read, its range is empty and marks only the start."""
         self._has_begun = False
         """The text certainly starts like a call."""
         self._position: _Position = "other"
@@ -340,27 +340,28 @@ class Candidate:
                 self._cursor.consume(len(end))
                 self.end = self.size
                 return
+            remaining = self._cursor.remaining
             # Several calls in Llama's form are separated by a semicolon: `{…}; {…}`.
-            separator = _SEPARATOR.match(self._cursor.remaining) if self.form.name == "llama" else None
-            after_separator = self._cursor.remaining[separator.end() :] if separator else ""
-            opens = opens_call(self._cursor.remaining)
-            if self.form.name == "tag" and self._cursor.remaining[0] in "{[":
+            separator = _SEPARATOR.match(remaining) if self.form.name == "llama" else None
+            after_separator = remaining[separator.end() :] if separator else ""
+            if self.form.name == "tag" and remaining[0] in "{[":
                 yield from self._read_object()
-            elif self.form.name == "tag" and self._cursor.remaining.startswith(FUNCTION):
+            elif self.form.name == "tag" and remaining.startswith(FUNCTION):
                 yield from self._read_marked_function()
             elif separator and after_separator.startswith("{"):
                 self._cursor.consume(separator.end())
                 yield from self._read_object()
-            elif opens is None or (separator and not after_separator) or self._may_be_end():
+            elif self._needs_more_text(remaining) or (separator and not after_separator):
                 yield
-            elif self.form.needs_end and not opens:
+            elif self.form.needs_end and not opens_call(remaining):
                 raise _NoCallError
             else:
                 return
 
-    def _may_be_end(self) -> bool:
-        """Return whether more text may complete an end mark."""
-        return any(end.startswith(self._cursor.remaining) for end in self.form.ends)
+    def _needs_more_text(self, remaining: str) -> bool:
+        """Return whether the text after a call may be the start of an end mark or of another call."""
+        may_be_end = any(end.startswith(remaining) for end in self.form.ends)
+        return may_be_end or opens_call(remaining) is None
 
 
 _Expected: TypeAlias = Literal["value", "value or end", "key", "key or end", "colon", "comma or end"]

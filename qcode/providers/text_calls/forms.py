@@ -91,7 +91,8 @@ def opens_call(text: str) -> bool | None:
     """Return whether `text` starts with the mark of a call, None if it is too short to decide."""
     if text.startswith(_OPENERS):
         return True
-    return None if any(mark.startswith(text) for mark in _OPENERS) else False
+    is_too_short = any(mark.startswith(text) for mark in _OPENERS)
+    return None if is_too_short else False
 
 
 def count_undecided(text: str) -> int:
@@ -149,7 +150,10 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=u
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
-    """Return the calls of one JSON object or list. If `needs_arguments`, an object without arguments is not a call."""
+    """Return the calls of one JSON object or list.
+
+    If `needs_arguments`, the JSON may be something other than calls: an object without arguments was not meant as one.
+    """
     return [_call(value, tools, needs_arguments=needs_arguments) for value in _as_list(parse(text))]
 
 
@@ -222,12 +226,14 @@ def read_cut_parameters(
     `open_key` is the truncated parameter, empty if the call ends between two parameters.
     """
     raw = read_parameters(name, parameters, tools).arguments.removesuffix("}") if parameters else ""
-    if open_key:
-        before = f"{raw}, " if parameters else "{"
-        # The JSON of a truncated text has no closing quote.
-        value = as_json(_from_first_line(open_text))[:-1] if _takes_text(tools[name], open_key) else open_text.strip()
-        raw = f"{before}{as_json(open_key)}: {value}"
-    return WrittenCall(name, raw, is_complete=False)
+    if not open_key:
+        return WrittenCall(name, raw, is_complete=False)
+    if _takes_text(tools[name], open_key):
+        value = as_json(_from_first_line(open_text)).removesuffix('"')  # the text is truncated too
+    else:
+        value = open_text.strip()
+    before = f"{raw}, " if parameters else "{"
+    return WrittenCall(name, f"{before}{as_json(open_key)}: {value}", is_complete=False)
 
 
 def as_json(value: Json) -> str:

@@ -105,8 +105,8 @@ class Guard:
     def _check(self) -> list[str]:
         accepted = self._accepted_paths
         paths, _ = self._find()
-        new = sorted(set(paths) - self._before.keys() - accepted)
-        lines = [self._remove_new(path) for path in new if not self._is_harmless(path) and self._is_new(path)]
+        new_paths = sorted(set(paths) - self._before.keys() - accepted)
+        lines = [self._remove_new(path) for path in new_paths if not self._is_harmless(path) and self._is_new(path)]
         for path, recorded in self._before.items():
             if path not in accepted and path not in self._mounted_paths:
                 lines += self._restore(path, recorded)
@@ -135,10 +135,15 @@ class Guard:
             return []
         if recorded.link is None and recorded.content is None:
             return [f"{path} is a protected name. It changed and cannot be restored: check it."]
-        moved = self._move_away(path) if info is not None else ""
-        if (info is not None and not moved) or not _write(path, recorded):
-            return [f"{path} is a protected name. It changed and could not be restored: check it."]
-        note = f" The new version is in {moved}." if moved else ""
+        not_restored = f"{path} is a protected name. It changed and could not be restored: check it."
+        note = ""
+        if info is not None:
+            moved = self._move_away(path)
+            if not moved:
+                return [not_restored]
+            note = f" The new version is in {moved}."
+        if not _write(path, recorded):
+            return [not_restored]
         return [f"{path} is a protected name, so it was restored.{note}"]
 
     def _move_away(self, path: str) -> str:
@@ -283,7 +288,8 @@ def _small_text(path: str) -> str:
     """Return the content of a small file; raise `OSError` for a larger file, a link or a device."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_MAX_CONFIG_BYTES + 1)
-    if not stat.S_ISREG(os.lstat(path).st_mode) or len(data) > _MAX_CONFIG_BYTES:
+        is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        data = file.read(_MAX_CONFIG_BYTES + 1) if is_file else b""
+    if not is_file or len(data) > _MAX_CONFIG_BYTES:
         raise OSError(errno.EINVAL, "not a small file")
     return data.decode()

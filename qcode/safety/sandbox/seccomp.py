@@ -82,9 +82,14 @@ ON_PROCESS: tuple[tuple[str, Numbers, int], ...] = (
 SOCKET, SOCKETPAIR, CLONE, CLONE3 = (41, 198), (53, 199), (56, 220), (435, 435)
 UNSHARE, IOCTL, FCNTL = (272, 97), (16, 29), (72, 25)
 _INTERNET = (2, 10, 16)
-"""AF_INET, AF_INET6, AF_NETLINK: bound to the network namespace, unlike AF_UNIX by path and AF_VSOCK."""
-_AF_UNIX, _SOCK_TYPE, _CONNECTED = 1, 0xF, (1, 5)
-"""A pair of type SOCK_STREAM or SOCK_SEQPACKET stays connected. A datagram socket can connect to another path."""
+"""AF_INET, AF_INET6 and AF_NETLINK. Without a network in its namespace, such a socket reaches nothing.
+
+A namespace does not stop AF_VSOCK, or AF_UNIX with a path.
+"""
+_AF_UNIX = 1
+_SOCKET_TYPE_MASK = 0xF
+_CONNECTED_TYPES = (1, 5)
+"""SOCK_STREAM and SOCK_SEQPACKET: a pair stays connected. A datagram socket can connect to another path."""
 _NEW_NAMESPACES = 0x7E020000  # all flags CLONE_NEW… of clone(2) and unshare(2)
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: inject input into a terminal."""
@@ -138,7 +143,7 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
     is_landlock = name in ("landlock", "landlock-no-scopes")
     if not is_landlock:
         yield SOCKET, _refuse_unless(0, _INTERNET)
-    yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_unless(1, _CONNECTED, _SOCK_TYPE)]
+    yield SOCKETPAIR, [*_require_one_of(0, (_AF_UNIX,)), *_refuse_unless(1, _CONNECTED_TYPES, _SOCKET_TYPE_MASK)]
     yield CLONE, _allow_without_bits(0, _NEW_NAMESPACES)
     yield UNSHARE, _allow_without_bits(0, _NEW_NAMESPACES)
     yield CLONE3, [_returns(_ENOSYS)]  # its flags are in memory, which a filter cannot read; glibc falls back to clone

@@ -63,24 +63,22 @@ def _best_window(lines: list[str], old_lines: list[str]) -> int | None:
     """
     size = min(len(old_lines), len(lines))
     words = set(re.findall(r"\w+", "\n".join(old_lines)))
-    scores = [len(words.intersection(re.findall(r"\w+", line))) for line in lines]
-    total, windows = sum(scores[:size]), []
-    for start in range(len(lines) - size + 1):
-        # With a negative start, the first of several windows with the same score is the largest.
-        windows.append((total, -start))
-        if start + size < len(lines):
-            total += scores[start + size] - scores[start]
+    line_scores = [len(words.intersection(re.findall(r"\w+", line))) for line in lines]
+    window_scores = [sum(line_scores[:size])]
+    for start in range(1, len(lines) - size + 1):
+        window_scores.append(window_scores[-1] - line_scores[start - 1] + line_scores[start + size - 1])
+    # `nlargest` and `max` return the first of several equal windows.
+    best_starts = heapq.nlargest(_MAX_COMPARED_WINDOWS, range(len(window_scores)), key=window_scores.__getitem__)
     wanted = _start_of(old_lines, 0, len(old_lines))
-    ratings = []
     steps = Steps(_MAX_COMPARED_STEPS)
-    for score, negative_start in heapq.nlargest(_MAX_COMPARED_WINDOWS, windows):
-        if score:
-            candidate = _start_of(lines, -negative_start, size)
+    similarities: dict[int, float] = {}
+    for start in best_starts:
+        if window_scores[start]:
+            candidate = _start_of(lines, start, size)
             matcher = BoundedMatcher(candidate, wanted, autojunk=len(wanted) > 1_000, steps=steps)
-            ratings.append((matcher.ratio(), negative_start))
-    if not ratings or max(ratings)[0] < _MIN_SIMILARITY:
-        return None
-    return -max(ratings)[1]
+            similarities[start] = matcher.ratio()
+    best = max(sorted(similarities), key=similarities.__getitem__, default=None)
+    return best if best is not None and similarities[best] >= _MIN_SIMILARITY else None
 
 
 def _start_of(lines: Sequence[str], start: int, count: int) -> str:

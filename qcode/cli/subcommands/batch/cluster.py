@@ -1,8 +1,8 @@
 """The tasks of `qcode batch --ray ADDRESS` on a Ray cluster: each task is a Ray task, and needs a CPU of the cluster.
 
 Separate from `batch`, because it imports Ray (the extra `ray`). Every node needs this version of qcode, the folders of
-the tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Only this process
-writes results, so a task that ran twice has one result.
+the tasks under the same paths, and keys: neither keys nor environment variables leave this machine. Ray runs a task
+again if its node dies. The file still gets one result, because only this process writes it.
 """
 
 from __future__ import annotations
