@@ -146,7 +146,7 @@ def run_update(arguments: Sequence[str]) -> int:
         lines.append(f"To update: {_update_advice(current)}")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
-        # `pip install --upgrade qcode-cli` would find nothing.
+        # The usual command of the installer would find nothing.
         advice = "install it again from a newer clone" if current.is_released else _update_advice(current)
         lines.append(f"To update: {advice}")
     elif _numbers(newest) <= _numbers(__version__):
