@@ -23,6 +23,8 @@ from qcode.values import dataclass
 
 _MAX_QUERIED = 8
 """The maximum number of Ollama models whose abilities are queried."""
+DEFAULT_TIMEOUT_S = 0.3
+"""The time limit of a search, and of the requests for a window: the start waits for a silent server that long."""
 _NOT_FOR_CHAT = ("embed", "rerank", "bge-", "whisper", "tts", "clip-")
 
 Finder = Callable[[str], Awaitable[str]]
@@ -38,7 +40,7 @@ class LocalServer(NamedTuple):
 
 
 async def find_local_server(
-    timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
+    timeout: float = DEFAULT_TIMEOUT_S,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
 ) -> LocalServer | None:
     """Return the first of `find_local_servers`, None if there is none."""
@@ -46,7 +48,7 @@ async def find_local_server(
 
 
 async def find_local_servers(
-    timeout: float = 0.3,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
+    timeout: float = DEFAULT_TIMEOUT_S,  # noqa: ASYNC109 - a limit on the search as a whole, not on one await
     ports: Mapping[str, int] | None = None,
     configured: Iterable[ProviderSpec] = (),
 ) -> tuple[LocalServer, ...]:
@@ -224,7 +226,7 @@ class WindowQuery:
         self.is_settled = False
         """No other query is needed: the window is known, or this server never reports it."""
 
-    async def send(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all requests together
+    async def send(self, timeout: float = DEFAULT_TIMEOUT_S) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all requests together
         """Return the window, or None if the server does not report it, possibly because the model is not loaded yet."""
         if self.is_settled:
             return None

@@ -26,14 +26,15 @@ def models(*names: str) -> Answer:
     return json_answer({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 
-def found_at(servers: dict[str, Loopback], timeout: float = 2.0) -> tuple[str, str] | None:
+def found_at(servers: dict[str, Loopback], timeout: float | None = 2.0) -> tuple[str, str] | None:
     async def main() -> tuple[str, str] | None:
         async with AsyncExitStack() as stack:
             ports = {name: free_port() for name in NAMES}
             for name, server in servers.items():
                 await stack.enter_async_context(server)
                 ports[name] = int(server.url.rpartition(":")[2])
-            found = await find_local_server(timeout, ports)
+            search = find_local_server(ports=ports) if timeout is None else find_local_server(timeout, ports)
+            found = await search
             return None if found is None else (found.spec.name, found.model)
 
     return asyncio.run(main())
@@ -96,6 +97,12 @@ def test_old_lm_studio_gives_its_first_chat_model() -> None:
 def test_ollama_is_preferred_to_other_servers() -> None:
     servers = {"vllm": Loopback(models("a")), "ollama": ollama(json_answer({"capabilities": ["tools"]}))}
     assert found_at(servers) == ("ollama", "llama3")
+
+
+def test_search_waits_300_milliseconds_for_a_silent_server_by_default() -> None:
+    started = time.monotonic()
+    assert found_at({"ollama": Loopback(Answer([Stall()]))}, timeout=None) is None
+    assert 0.3 <= time.monotonic() - started < 2
 
 
 def test_server_that_does_not_answer_in_time_is_skipped() -> None:

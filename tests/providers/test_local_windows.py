@@ -199,6 +199,16 @@ def test_silent_or_missing_server_costs_at_most_the_time_limit() -> None:
     asyncio.run(main())
 
 
+def test_query_waits_300_milliseconds_for_a_silent_server_by_default() -> None:
+    async def main() -> float:
+        async with Loopback(Answer([Stall()])) as server:
+            started = time.monotonic()
+            assert await WindowQuery("mine", f"{server.url}/v1", "m").send() is None
+            return time.monotonic() - started
+
+    assert 0.3 <= asyncio.run(main()) < 2
+
+
 def test_window_under_32_thousand_tokens_is_small() -> None:
     assert [LocalWindow(tokens, "").is_small for tokens in (31_999, 32_000, 32_768)] == [True, False, False]
 
