@@ -138,7 +138,7 @@ class DemoProvider:
 
     def _script(self, request: ModelRequest) -> Script:
         """Return the part of the reply that was not sent yet; raise the simulated rate limit."""
-        scene = read_scene(request)
+        scene = read_scene(request, starts_scenario=_starts_scenario)
         script = _compose(scene, request)
         if scene.tails:
             remaining_script = _arguments_after(script, scene.tails)
@@ -150,7 +150,7 @@ class DemoProvider:
                 return remaining_script
         if scene.partial is not None:
             # The partial text belongs to another reply, or is complete: treat the last message as a new prompt.
-            scene = read_scene(request, may_resume=False)
+            scene = read_scene(request, may_resume=False, starts_scenario=_starts_scenario)
             script = _compose(scene, request)
         self._refuse_once(scene, request.messages)
         return script
@@ -170,6 +170,10 @@ class DemoProvider:
             status=429,
             retry_after=_RETRY_AFTER_S,
         )
+
+
+def _starts_scenario(text: str) -> bool:
+    return find_scenario(text) is not None
 
 
 def _compose(scene: Scene, request: ModelRequest) -> Script:

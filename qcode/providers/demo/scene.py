@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -90,18 +90,26 @@ class Scene:
         return self.steps[-1] if self.steps else None
 
 
-def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
-    """Return the scene of `request`. If `may_resume` is False, read its last message as a new prompt."""
+def read_scene(
+    request: ModelRequest, *, may_resume: bool = True, starts_scenario: Callable[[str], bool] = lambda text: False
+) -> Scene:
+    """Return the scene of `request`. If `may_resume` is False, read its last message as a new prompt.
+
+    A text behind results may be steering, or the prompt after a turn that ended at a limit. It is a prompt if
+    `starts_scenario`.
+    """
     messages = list(request.messages)
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
     partial, is_typed = _pop_partial(messages, is_repair=bool(tails)) if may_resume else (None, False)
-    start = next((index for index in reversed(range(len(messages))) if _is_prompt(messages[index])), 0)
-    turn = messages[start:]
+    start = len(messages) - 1
+    while start > 0 and not (_is_prompt(messages[start]) or starts_scenario(_added_text(messages[start]))):
+        start -= 1
+    turn = messages[max(start, 0) :]
     return Scene(
         prompt=_ends_of(_request_text(turn[0])) if turn else "",
         steps=_steps(turn),
-        steering=_typed_text(_message_text(turn[-1])) if len(turn) > 1 else "",
+        steering=_added_text(turn[-1]) if len(turn) > 1 else "",
         partial=partial,
         is_typed=is_typed,
         tails=tails,
@@ -152,6 +160,11 @@ def _is_prompt(message: Message) -> bool:
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     has_ended = any(_ENDED_TURN.match(result.content) for result in results) and bool(_message_text(message).strip())
     return not results or has_ended
+
+
+def _added_text(message: Message) -> str:
+    """Return the text that the user added to the results in `message`."""
+    return _typed_text(_message_text(message)) if message.role == "user" else ""
 
 
 def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:

@@ -98,7 +98,7 @@ def test_continuation_of_a_complete_reply_adds_nothing() -> None:
 
 def test_prompt_that_resembles_a_continuation_is_a_new_request() -> None:
     text = reply_to(request([user("tell me a joke")])).text
-    for prompt in ("continue", "read the limit where I stopped and go on with notes.md"):
+    for prompt in ("continue", "read the limit where I stopped and resume with notes.md"):
         reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(prompt)]))
         assert reply.text == text or "notes.md" in reply.text
 
@@ -199,6 +199,18 @@ def test_steering_message_is_acknowledged() -> None:
     call = reply_to(request([user("run ls")])).call
     results = Message("user", (*result(call, "a.py").blocks, Text("and hurry")))
     assert reply_to(request([user("run ls"), assistant(call), results])).text.startswith("You added: and hurry")
+
+
+def test_prompt_after_a_turn_that_ended_at_a_limit_is_answered() -> None:
+    call = reply_to(request([user("run ls")])).call
+    prompt = Message("user", (*result(call, "a.py").blocks, Text("run date")))
+    history = [user("run ls"), assistant(call), prompt]
+    second = reply_to(request(history))
+    assert not second.text.startswith("You added")
+    assert json.loads(second.call.arguments)["command"] == "date"
+    answered = reply_to(request([*history, assistant(second.call), result(second.call, "today")]))
+    assert "today" in answered.text
+    assert "a.py" not in answered.text
 
 
 def test_input_is_counted_like_output() -> None:
