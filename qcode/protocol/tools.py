@@ -103,7 +103,7 @@ class ToolSpec:
 
     @property
     def writes_files(self) -> bool:
-        """Whether calls write files, so that a truncated call is answered with split guidance."""
+        """Whether calls write files. After a truncated call, the model is then asked to write the file in parts."""
         return isinstance(self.safety, FileAccess) and self.safety.access == "write"
 
     def only_reads(self, arguments: JsonObject) -> bool:

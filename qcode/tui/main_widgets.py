@@ -83,8 +83,9 @@ class MainWidgets:
         self.todos = TodoPanel(id="todos")
         self.queue = Queue(id="queued")
         self.new_text = NewTextRow(self.transcript, id="new-text")
+        panels = (self.search, self.approval, self.help, self.aside)
         lists = (self.todos, self.queue, self.menu, self.history)
-        return self.search, self.approval, self.help, self.aside, *lists, self.new_text
+        return (*panels, *lists, self.new_text)
 
     def _show_question(self, state: QuestionState | None) -> None:
         self.status.change(question=state)

@@ -521,9 +521,9 @@ class AppView:
         transcript = self.transcript
         if not transcript.has_folds:
             self.hint("nothing to unfold yet")
-        elif transcript.toggle_folds():
-            self.hint("")
-        else:
+            return
+        self.hint("")  # before the change, which shows the keys of a chosen card
+        if not transcript.toggle_folds():
             self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:

@@ -115,16 +115,19 @@ class QuestionView(Vertical):
     def all_rows(self, width: int) -> list[Line]:
         """Return the rows for a pager: a title of several rows, the detail, all notes, and truncated choices."""
         text = self._write_text(width)
-        title, notes = wrap_title(text, width), [row for note in text.notes for row in wrap(note, width)]
-        choices = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
-        if choices.is_cut:
-            choices = choice_rows(text.options, -1, width)
-        before = [*title, Line()] if len(title) > 1 else []
-        hidden_notes = [row for note in text.hidden_notes.split("\n") for row in wrap([(note, style_of())], width)]
-        after = [Line(), *notes] if notes else []
-        after += [Line(), *hidden_notes] if text.hidden_notes else []
-        after += [Line(), *choices.rows] if self._rows.is_cut else []
-        return [*before, *self._detail.lines(width), *after]
+        title = wrap_title(text, width)
+        rows = [*title, Line()] if len(title) > 1 else []
+        rows += self._detail.lines(width)
+        if text.notes:
+            rows += [Line(), *(row for note in text.notes for row in wrap(note, width))]
+        if text.hidden_notes:
+            rows += [Line(), *wrap([(text.hidden_notes, style_of())], width)]
+        if self._rows.is_cut:
+            choices = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
+            if choices.is_cut:
+                choices = choice_rows(text.options, -1, width)
+            rows += [Line(), *choices.rows]
+        return rows
 
     def open(self, detail: ApprovalDetail) -> None:
         """Set the detail, scrolled to its beginning; `paint` shows it."""
@@ -172,10 +175,11 @@ class QuestionView(Vertical):
         self._scrolling_rows = all_rows
         if len(all_rows) > self._rows.scroll_rows and not self._rows.before and not self._shows_all:
             self._scrolling_rows = self._detail.fitting(self.width, self._view_rows)
-        self._hidden, self._hidden_above = len(all_rows) - len(self._scrolling_rows), 0
+        self._hidden = len(all_rows) - len(self._scrolling_rows)
+        self._hidden_above = 0
         if self._hidden:
-            first = self._scrolling_rows[0].text
-            self._hidden_above = next((index for index, row in enumerate(all_rows) if row.text == first), 0)
+            first_text, all_texts = self._scrolling_rows[0].text, [row.text for row in all_rows]
+            self._hidden_above = all_texts.index(first_text) if first_text in all_texts else 0
 
     def scroll_page(self, to: Page) -> bool:
         """Scroll; return False if there is nothing to scroll."""
@@ -199,18 +203,19 @@ class QuestionView(Vertical):
         Example: the extract shows the rows 10, 11, 12 and 20. Scrolled down, all rows are shown from row 12 on, so that
         row 13, the first omitted row, is in view.
         """
-        y = round(self._scroll.scroll_y)
-        if self._hidden:
-            if rows < 0 and not self._hidden_above:
-                return
-            all_rows, y = self._all_scrolling_rows(self._rows), self._hidden_above
-            pairs = enumerate(zip(self._scrolling_rows, all_rows[y:], strict=False))
-            gap = next((index for index, (shown, row) in pairs if shown.text != row.text), 0)
-            self._shows_all, self._hidden, self._scrolling_rows = True, 0, all_rows
-            _show_rows(self._text, all_rows)
-            if gap and 0 < rows < len(all_rows):
-                y, rows = y + gap - 1, 0
-        self._show_from(y + rows)
+        if not self._hidden:
+            self._show_from(round(self._scroll.scroll_y) + rows)
+            return
+        if rows < 0 and not self._hidden_above:
+            return
+        all_rows = self._all_scrolling_rows(self._rows)
+        y = self._hidden_above
+        rows_before_gap = _count_equal_rows(self._scrolling_rows, all_rows[y:])
+        self._shows_all, self._hidden, self._scrolling_rows = True, 0, all_rows
+        _show_rows(self._text, all_rows)
+        is_to_end = rows >= len(all_rows)
+        starts_at_gap = rows > 0 and rows_before_gap > 0 and not is_to_end
+        self._show_from(y + rows_before_gap - 1 if starts_at_gap else y + rows)
 
     def _show_from(self, y: int) -> None:
         """Scroll to a row."""
@@ -261,10 +266,10 @@ class QuestionView(Vertical):
         """Show how many rows are above and below the view."""
         rows, width = self._rows, self.width
         scrolled = min(round(self._scroll.scroll_y), self._max_scroll)
-        below = max(0, len(self._scrolling_rows) - scrolled - self._view_rows) + self._hidden
-        above = scrolled
+        above, below = scrolled, max(0, len(self._scrolling_rows) - scrolled - self._view_rows)
         if self._hidden:
-            above, below = self._hidden_above, below - self._hidden_above
+            above = self._hidden_above
+            below += self._hidden - self._hidden_above
         keys = ["PgDn scroll" if below else "PgUp scroll"]
         if self.show_all_key:
             keys.append(f"{self.show_all_key} show all")
@@ -297,6 +302,14 @@ def question_state(
     return QuestionState("Space toggle · Enter send" if form.is_multi_select else WAITING, escape)
 
 
+def _count_equal_rows(rows: list[Line], others: list[Line]) -> int:
+    """Return the number of equal rows before the first difference, 0 if there is none."""
+    for count, (row, other) in enumerate(zip(rows, others, strict=False)):
+        if row.text != other.text:
+            return count
+    return 0
+
+
 def _show_rows(part: Static, lines: list[Line]) -> None:
     part.display = bool(lines)
     part.update(Rows(lines, part))
@@ -307,9 +320,11 @@ def key_after_escape(key: str, *, is_writing_text: bool) -> str:
 
     While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
     """
+    if not key.startswith("alt+"):
+        return ""
     character = key.removeprefix("alt+")
-    is_alone = len(character) == 1 and len(key) == len("alt+") + 1
-    return character if is_alone and (character.isdigit() or not is_writing_text) else ""
+    may_answer = character.isdigit() or not is_writing_text
+    return character if len(character) == 1 and may_answer else ""
 
 
 class AnswerField(EditingArea):

@@ -43,23 +43,25 @@ class AltKeyParser(KeyParser):
         if data and self.is_waiting and self._is_escaped and _ALT.match(f"\x1b{data[0]}"):
             yield from self.give_up()
         end = 0  # the index in `data` after the last Alt key or Escape
-        for pair in _ALT.finditer(data):
-            sequence, character = pair.group(0, 1)
-            yield from self._feed_text(data[end : pair.start()])
-            if character and not self.is_waiting and not self.is_known(sequence):
-                yield from self.alt_keys(character)
-            else:
-                yield from super().feed(sequence)
-            if not character:
-                yield from self.give_up()  # a lone Escape
-            end = pair.end()
-        if not data or end < len(data):
+        for escape in _ALT.finditer(data):
+            if escape.start() > end:
+                yield from super().feed(data[end : escape.start()])
+            yield from self._feed_escape(escape[0], escape[1])
+            end = escape.end()
+        is_end_of_input = not data
+        if is_end_of_input or end < len(data):
             yield from super().feed(data[end:])
         self._is_escaped = data.endswith("\x1b")
 
-    def _feed_text(self, text: str) -> Iterable[Message]:
-        if text:
-            yield from super().feed(text)
+    def _feed_escape(self, sequence: str, character: str | None) -> Iterable[Message]:
+        """Yield the events of Escape with a character, or of a lone Escape if there is no `character`."""
+        if character is None:
+            yield from super().feed(sequence)
+            yield from self.give_up()
+        elif self.is_waiting or self.is_known(sequence):
+            yield from super().feed(sequence)
+        else:
+            yield from self.alt_keys(character)
 
 
 class PasteParser(AltKeyParser):
@@ -68,7 +70,7 @@ class PasteParser(AltKeyParser):
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self._last_chars = ""  # the end of the keys before this chunk, shorter than the start marker of a paste
-        self._pasted_chunks: list[str] | None = None
+        self._pasted_chunks: list[str] | None = None  # the text of an unfinished paste
 
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
@@ -102,11 +104,13 @@ class PasteParser(AltKeyParser):
         """Collect text up to the end marker of the paste; return the data after the marker."""
         chunks = self._pasted_chunks
         assert chunks is not None
-        text = (chunks.pop() if chunks else "") + data
+        # The last chunk may be the first half of the end marker, as in `text\x1b[20`.
+        last_chunk = chunks.pop() if chunks else ""
+        text = last_chunk + data
         end = text.find(_PASTE_END)
         if end < 0:
-            # Hold back the last characters: they may be the first half of the end marker, as in `text\x1b[20`.
-            chunks += [text[: -len(_PASTE_END) + 1], text[-len(_PASTE_END) + 1 :]]
+            marker_start = max(0, len(text) - len(_PASTE_END) + 1)
+            chunks += [text[:marker_start], text[marker_start:]]
             return ""
         chunks.append(text[:end])
         self._pasted_chunks = None
@@ -185,7 +189,8 @@ class ReportParser(PasteParser):
         keys = keys[end:]
         start = _REPORT_START.search(keys)
         if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._expects_answer):
-            keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
+            keys = keys[: start.start()]
+            self.held, self._held_at = start[0], self._clock()
         if keys:
             yield from super().feed_keys(keys)
 

@@ -54,8 +54,11 @@ class Chunk:
         """Return whether `line` closes this code chunk."""
         marker = line.strip()
         is_fence = len(marker) >= len(self.fence) and marker == self.fence[0] * len(marker)
+        without_spaces = line.lstrip(" ")
+        spaces = len(line) - len(without_spaces)
         # A marker that is indented by more than three spaces, or by a tab, is a line of the code.
-        return is_fence and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
+        is_code = spaces > 3 or without_spaces.startswith("\t")
+        return is_fence and not is_code
 
     def add(self, line: str) -> None:
         """Add a line of the source; code loses the indent of its fence."""
@@ -94,8 +97,8 @@ class Splitter:
         chunk = self.open_chunk
         if chunk is None or self._previous_chunk is None:
             return None
-        # The opening fence, which is the first line of code, is not among its lines.
-        if len(chunk.lines) > (0 if chunk.is_code else 1):
+        lines_at_start = 0 if chunk.is_code else 1  # the opening fence of code is not among its lines
+        if len(chunk.lines) > lines_at_start:
             return None
         return SplitterState(replace(self._previous_chunk, lines=[]), chunk.has_gap)
 
@@ -144,22 +147,27 @@ class Splitter:
             return Chunk([], has_gap, fence=fence["marker"], indent=len(fence["indent"]), info=info)
         if chunk is not None and not self._ends(chunk, line, indent):
             return None
-        new_chunk = Chunk([line], has_gap)
-        item = None if _RULE.match(line) else _TOP_LEVEL_ITEM.match(line)
-        if item is not None:
-            new_chunk.is_list = True
-            if item["number"]:
-                new_chunk.source_number = int(item["number"])
-                new_chunk.number = self._number(new_chunk.source_number)
-        new_chunk.is_single_line = item is None and bool(_HEADING.match(line) or _RULE.match(line))
-        return new_chunk
+        return self._prose_chunk(line, has_gap)
+
+    def _prose_chunk(self, line: str, has_gap: bool) -> Chunk:
+        """Return the list item or other prose that begins with `line`."""
+        is_rule = bool(_RULE.match(line))
+        item = None if is_rule else _TOP_LEVEL_ITEM.match(line)
+        if item is None:
+            return Chunk([line], has_gap, is_single_line=is_rule or bool(_HEADING.match(line)))
+        chunk = Chunk([line], has_gap, is_list=True)
+        if item["number"]:
+            chunk.source_number = int(item["number"])
+            chunk.number = self._number(chunk.source_number)
+        return chunk
 
     def _ends(self, chunk: Chunk, line: str, indent: int) -> bool:
         """Return whether `line` ends the open prose `chunk`."""
         if chunk.is_single_line:
             return True
         # After a blank line, an indented line continues a list item, and four spaces continue indented code.
-        if self._is_after_blank and indent <= (0 if chunk.is_list else 3):
+        continuing_indent = 1 if chunk.is_list else 4
+        if self._is_after_blank and indent < continuing_indent:
             return True
         if indent == 0 and _HEADING.match(line):
             return True
@@ -200,7 +208,8 @@ class PartFinder:
         remaining_chars = sum(len(line) + 1 for line in complete) + len(partial_line)
         for line in complete:
             self._splitter.feed(self._splitter.clean_line(line))
-            if self._fed_chars >= self._min_chars and (start := self._splitter.start_of_open_chunk()) is not None:
+            start = self._splitter.start_of_open_chunk() if self._fed_chars >= self._min_chars else None
+            if start is not None:
                 self.tail = remaining_chars
                 return start
             self._fed_chars += len(line) + 1
@@ -331,10 +340,11 @@ def _open_fence(lines: Sequence[str]) -> str:
         fence = _NESTED_FENCE.match(line)
         if fence is None:
             continue
-        is_open = marker is not None
-        marker = fence_after(marker, line.strip(" >\t") if is_open else line[fence.start(1) :])
-        if not is_open:
+        if marker is None:
             opening = line
+            marker = fence_after(None, line[fence.start(1) :])
+        else:
+            marker = fence_after(marker, line.strip(" >\t"))
     return opening if marker is not None else ""
 
 

@@ -116,10 +116,11 @@ class CodeBlock:
 
         The last line may be incomplete, so it is not highlighted yet.
         """
-        old_count = len(self._complete_lines)
-        if self._complete_lines != list(source[:old_count]):
-            self._highlighter, self._complete_lines, self._rows, old_count = Highlighter(self._language), [], [], 0
-        new_lines = list(source[old_count:-1])
+        if self._complete_lines != list(source[: len(self._complete_lines)]):
+            # The source has changed: start again.
+            self._highlighter = Highlighter(self._language)
+            self._complete_lines, self._rows = [], []
+        new_lines = list(source[len(self._complete_lines) : -1])
         if new_lines:
             self._rows += self._lay_out(self._highlighter.highlight_next(new_lines))
             self._complete_lines += new_lines
@@ -182,9 +183,10 @@ def add_slot_to_range(spans: Iterable[Span], start: int, end: int, slot: str) ->
     result: list[Span] = []
     position = 0
     for text, style in spans:
-        first, last = (min(len(text), max(0, index - position)) for index in (start, end))
-        parts = (text[:first], style), (text[first:last], add_slot(style, slot)), (text[last:], style)
-        result += [part for part in parts if part[0]]
+        first = min(max(start - position, 0), len(text))
+        last = min(max(end - position, 0), len(text))
+        parts = [(text[:first], style), (text[first:last], add_slot(style, slot)), (text[last:], style)]
+        result += [(part, part_style) for part, part_style in parts if part]
         position += len(text)
     return result
 
@@ -210,8 +212,9 @@ def _split_into_lines(tokens: Iterable[Token], lines: Sequence[str]) -> list[lis
             rows.append([])
             continue
         row = rows[-1]
-        if row and row[-1][1] == style:
-            row[-1] = (row[-1][0] + text, style)
+        last_text, last_style = row[-1] if row else ("", None)
+        if last_style == style:
+            row[-1] = (last_text + text, style)
         else:
             row.append((text, style))
     rows += [[] for _ in range(len(lines) - len(rows))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.line import Line
@@ -32,6 +33,14 @@ class ReadingPosition:
         return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
 
 
+class EntryRow(NamedTuple):
+    """A row of an entry."""
+
+    entry_index: int
+    row: int
+    """The index of the row in the entry."""
+
+
 class RowLayout:
     """The positions of `entries` at one width, in rows from the top.
 
@@ -46,9 +55,8 @@ class RowLayout:
         self._report = report
         self._bottoms: list[int] = []
         self._current_count = 0  # the number of entries at the start whose `_bottoms` are current
-        # For each entry laid out since the last call of `take_first_changed_row`: its index, and its first row that
-        # may have changed.
-        self._changed_rows: list[tuple[int, int]] = []
+        self._changed_rows: list[EntryRow] = []
+        """For each entry laid out since the last call of `take_first_changed_row`, the first row that may be new."""
 
     def invalidate(self, index: int) -> None:
         """Recompute the heights of the entry `index` and those after it when they are needed next."""
@@ -65,12 +73,12 @@ class RowLayout:
         self._update_bottoms()
         return self._bottoms[index - 1] if index else 0
 
-    def find(self, y: int) -> tuple[int, int]:
-        """Return the index of the entry at row `y`, and the row inside it, both clamped. There must be entries."""
+    def find(self, y: int) -> EntryRow:
+        """Return the row of an entry at row `y`, which is clamped. There must be entries."""
         self._update_bottoms()
         y = max(0, min(y, self.height - 1))
         index = min(bisect_right(self._bottoms, y), len(self.entries) - 1)
-        return index, y - self.top(index)
+        return EntryRow(index, y - self.top(index))
 
     def line(self, y: int) -> Line | None:
         """Return the line at row `y`, None if there is none or it is not laid out yet."""
@@ -81,7 +89,7 @@ class RowLayout:
 
     def lines(self, start: int, end: int) -> Iterator[Line]:
         """Yield the lines of the rows from `start` up to `end`, laying them out as needed."""
-        index = self.find(start)[0] if self.entries else 0
+        index = self.find(start).entry_index if self.entries else 0
         while index < len(self.entries) and self.top(index) < end:
             top = self.top(index)
             self.lay_out(index)
@@ -92,7 +100,7 @@ class RowLayout:
         """Make the rows of an entry exact."""
         entry = self.entries[index]
         if not entry.is_laid_out(self.width):
-            self._changed_rows.append((index, self._update(entry)))
+            self._changed_rows.append(EntryRow(index, self._update(entry)))
             self.invalidate(index)
 
     def _update(self, entry: Entry) -> int:
@@ -107,8 +115,8 @@ class RowLayout:
 
     def take_first_changed_row(self) -> int | None:
         """Return the first row that was laid out again since the last call, None if none was."""
-        changed, self._changed_rows = self._changed_rows, []
-        return min((self.top(index) + row for index, row in changed if index < len(self.entries)), default=None)
+        changed_rows, self._changed_rows = self._changed_rows, []
+        return min((self.top(index) + row for index, row in changed_rows if index < len(self.entries)), default=None)
 
     def lay_out_all(self) -> None:
         """Make all entries exact."""
@@ -139,7 +147,8 @@ class RowLayout:
     def _update_bottoms(self) -> None:
         """Compute the stale part of `_bottoms`."""
         count = len(self.entries)
-        if self._current_count >= count == len(self._bottoms):
+        is_current = self._current_count >= count and len(self._bottoms) == count
+        if is_current:
             return
         start = min(self._current_count, count)
         del self._bottoms[start:]

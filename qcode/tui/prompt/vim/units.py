@@ -73,29 +73,37 @@ class Units:
         # A label can be typed and a paste folded later, so only lines without labels are cached.
         if not labels and line in self._packed_lines:
             return self._packed_lines[line]
-        packed, index = [], 0
-        for start, end in (*labels, (len(line), len(line))):
-            while index < start:
-                after = min(grapheme_end(line, index), start)
-                packed.append(self._character(line[index:after]))
-                index = after
-            if end > start:
-                packed.append(self._unit(line[start:end], LABEL))
-                index = end
-        packed_line = "".join(packed)
+        packed_line = ""
+        text_start = 0
+        for label_start, label_end in labels:
+            packed_line += self._pack_graphemes(line[text_start:label_start])
+            packed_line += self._unit(line[label_start:label_end], LABEL)
+            text_start = label_end
+        packed_line += self._pack_graphemes(line[text_start:])
         if not labels:
             if len(self._packed_lines) >= _MAX_CACHED_LINES:
                 self._packed_lines.clear()
             self._packed_lines[line] = packed_line
         return packed_line
 
+    def _pack_graphemes(self, text: str) -> str:
+        """Return a text without labels with each grapheme as one character."""
+        characters: list[str] = []
+        start = 0
+        while start < len(text):
+            end = grapheme_end(text, start)
+            characters.append(self._character(text[start:end]))
+            start = end
+        return "".join(characters)
+
     def _character(self, grapheme: str) -> str:
+        """Return the character for a grapheme: itself, or a private one of the same class."""
         is_private = FIRST_UNIT <= ord(grapheme[0]) <= LAST_UNIT
         if len(grapheme) == 1 and not is_private:
             return grapheme
         kind = WORD if is_private else char_class(grapheme[0])
-        # A run of an unspaced script, whose classes are code points, is a word like any other.
-        return self._unit(grapheme, kind if kind in (PUNCTUATION, WORD, EMOJI) else WORD)
+        has_block = kind in (PUNCTUATION, WORD, EMOJI)  # a script without spaces has another class
+        return self._unit(grapheme, kind if has_block else WORD)
 
     def _unit(self, text: str, kind: int) -> str:
         unit = self._characters.get(text)
