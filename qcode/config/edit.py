@@ -103,13 +103,13 @@ def _without_sections(text: str, path: TomlPath) -> str:
     pending: list[str] = []
     is_dropped = False
     for line in text.splitlines(keepends=True):
-        header = _HEADER.match(line)
-        if header is not None:
-            with contextlib.suppress(tomllib.TOMLDecodeError):
-                was_dropped, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
-                if was_dropped and not is_dropped:
-                    result += pending
-                pending = []
+        section = _section_in(line)
+        if section is not None:
+            was_dropped = is_dropped
+            is_dropped = section[: len(path)] == path
+            if was_dropped and not is_dropped:
+                result += pending
+            pending = []
         if not is_dropped:
             result.append(line)
         elif not line.strip() or line.lstrip().startswith("#"):
@@ -118,6 +118,17 @@ def _without_sections(text: str, path: TomlPath) -> str:
             pending = []
     remaining = "".join(result)
     return f"{remaining.rstrip()}{_newline_of(text)}" if is_dropped and remaining.strip() else remaining
+
+
+def _section_in(line: str) -> TomlPath | None:
+    """Return the path of the table whose header a line is, None for any other line."""
+    header = _HEADER.match(line)
+    if header is None:
+        return None
+    try:
+        return parse_key(header[1])
+    except tomllib.TOMLDecodeError:
+        return None
 
 
 def literal(value: object) -> str:
@@ -229,7 +240,7 @@ def is_changeable(key: Key) -> bool:
 
 
 def read_typed(key: Key, typed: str) -> object:
-    """Parse the typed value of a key. Raise `ConfigError` with the message of the schema if it is invalid."""
+    """Parse the typed value of a key. Raise `ConfigError` if it is invalid, with the message for such a file."""
     if refusal := key.refusal(typed.strip()):
         raise ConfigError(refusal)
     first_error: ConfigError | None = None

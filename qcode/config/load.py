@@ -252,9 +252,10 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     if ("command" in table_values) == ("url" in table_values):
         raise ConfigError(f"{origin}: {prefix} needs either a command or a url")
     env, headers = (_string_table(values, "mcp_servers", name, key) for key in ("env", "headers"))
-    for key, value in (("headers", headers["headers"]), ("transport", table_values.get("transport"))):
-        if value and "url" not in table_values:
-            raise ConfigError(f"{origin}: {prefix} has {key}, which require{'s' if key == 'transport' else ''} a url")
+    if headers["headers"] and "url" not in table_values:
+        raise ConfigError(f"{origin}: {prefix} has headers, which require a url")
+    if table_values.get("transport") and "url" not in table_values:
+        raise ConfigError(f"{origin}: {prefix} has transport, which requires a url")
     if (env["env"] or table_values.get("args")) and "command" not in table_values:
         raise ConfigError(f"{origin}: {prefix} has args or env, which require a command")
     return McpServer(**table_values, **env, **headers, is_from_project=origin.is_project)
@@ -377,14 +378,16 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
         hint = f"; {nearest}" if nearest else ""
     elif "number" in key.kind.expected and type_name == "a number":
         hint = f", not {value}"
-    elif _accepts_type(key, type_name):  # the type is valid, but not the content
-        hint = " on one line without control characters" if key.kind.expected == "a string" else ""
+    elif key.kind.expected == "a string" and type_name == "a string":
+        hint = " on one line without control characters"
+    elif _accepts_type(key, type_name):  # only the content is invalid
+        hint = ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.expected}{hint}")
 
 
 def _accepts_type(key: Key, type_name: str) -> bool:
-    """Return whether some values of the type `type_name` are valid, according to the text `expected` of the kind."""
-    if type_name == "a string" and key.kind.schema.get("type") == "string":  # a URL is a string too
+    """Return whether some values of this type are valid: their kind is a string, or its description names the type."""
+    if type_name == "a string" and key.kind.schema.get("type") == "string":  # "a URL that starts with http://"
         return True
     return re.search(rf"\b{type_name.removeprefix('a ')}\b", key.kind.expected) is not None
 
@@ -444,9 +447,9 @@ class _LayerReader:
     def _check_project_value(self, path: KeyPath, value: object) -> None:
         """Raise `ConfigError` for a value that only the user may set, of a key that a project may set."""
         if path[0] == "hooks" and isinstance(value, tuple):
-            refused = next((name for hook in value for name in ("may_allow", "env") if getattr(hook, name)), "")
-            if refused:
-                self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
+            for refused in ("may_allow", "env"):
+                if any(getattr(hook, refused) for hook in value):
+                    self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
         if path == ("after_edit", "diagnostics") and value is not False:
             self._fail(path, "a project may only set after_edit.diagnostics to false; set it in your own configuration")
         if path == ("tools", "sandbox") and value != "required":

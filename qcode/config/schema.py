@@ -37,9 +37,10 @@ from qcode.values import dataclass
 KeyPath: TypeAlias = "tuple[str, ...]"
 
 _BARE_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")
-_SAME_TABLE_BONUS, _OTHER_TABLE_WEIGHT = 0.3, 0.95
-"""A suggestion has a likeness from 0 to 1. The bonus is added for a key in the table of the unknown key. For a key in
-another table, the likeness of the last part alone is multiplied by the weight. See `nearest_key_hint`."""
+_SAME_TABLE_BONUS = 0.3
+"""Added to the likeness of names (0 to 1) if a suggested key is in the same table as the unknown key."""
+_OTHER_TABLE_WEIGHT = 0.95
+"""The factor for the likeness of the last part alone, if a suggested key is in another table."""
 _PLACEHOLDERS = {
     "providers": "NAME",
     "models": '"PROVIDER/MODEL"',
@@ -70,8 +71,10 @@ class Key:
     @property
     def name(self) -> str:
         """The name of the key in the documentation, such as `models."PROVIDER/MODEL".images`."""
-        labels = [_PLACEHOLDERS[self.path[i - 1]] if part == "*" else part for i, part in enumerate(self.path)]
-        return ".".join(labels)
+        tables = ("", *self.path)  # the table of each part: the part before it
+        return ".".join(
+            _PLACEHOLDERS[table] if part == "*" else part for table, part in zip(tables, self.path, strict=False)
+        )
 
     @property
     def kind(self) -> ValueKind:
@@ -190,7 +193,9 @@ def _candidates(path: KeyPath) -> Iterator[KeyPath]:
     for key in KEYS:
         filled = _fill_wildcards(key.path, path)
         for size in range(1, len(filled) + 1):
-            if key.path[size - 1] != "*" and filled[:size] != path[:size]:
+            has_typed_name = key.path[size - 1] == "*"
+            is_already_typed = filled[:size] == path[:size]
+            if not has_typed_name and not is_already_typed:
                 yield filled[:size]
 
 

@@ -91,11 +91,11 @@ class StreamLines:
         stop = STOP_REASONS.get(event.stop) if event.stop is not None else None
         usage = self.usage(usage_json(reply_usage(event.attempts)))
         content: list[Json] = [self.block(block) for block in message.blocks]
-        # A truncated call has no arguments to stream, and was never run.
-        complete = [
-            block_json for block_json, block in zip(content, message.blocks, strict=True) if not is_truncated(block)
-        ]
-        streamed = self._message.end(complete, stop, usage) if self._has_deltas else []
+        streamed: list[JsonObject] = []
+        if self._has_deltas:
+            # A truncated call has no arguments to stream, and was never run.
+            complete: list[Json] = [self.block(block) for block in message.blocks if not is_truncated(block)]
+            streamed = self._message.end(complete, stop, usage)
         line = self.with_ids(
             {
                 "type": "assistant",
@@ -116,11 +116,11 @@ class StreamLines:
 
     def results(self, message: Message) -> list[JsonObject]:
         """Return the lines for the results of a step."""
-        responses: list[Json] = [
-            response
-            for block in message.blocks
-            if isinstance(block, ToolResult) and (response := self._tool_response(block)) is not None
-        ]
+        responses: list[Json] = []
+        for block in message.blocks:
+            response = self._tool_response(block) if isinstance(block, ToolResult) else None
+            if response is not None:
+                responses.append(response)
         line = self._user([self.block(block) for block in message.blocks])
         if responses:
             line["tool_use_result"] = responses[0] if len(responses) == 1 else responses
@@ -171,8 +171,10 @@ class _MessageEvents:
         """Begin a new message. The message before is complete, or a retry replaces it."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
-        self._open_block: tuple[int, str] | None = None  # its number in the events of the reply, and its kind
-        self._index = -1  # of the last block in the lines
+        self._open_block: tuple[int, str] | None = None
+        """The number of the open block in the events of the reply, and its kind."""
+        self._index = -1
+        """The number of the last block in the lines."""
 
     def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
         """Return a message in the form of Anthropic's API."""
@@ -251,12 +253,9 @@ def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
     used = [attempt for attempt in attempts if not attempt.is_discarded]
     if not used:
         return Usage()
-    output = reasoning = None
-    for attempt in used:
-        total = Usage(output=output, reasoning=reasoning) + attempt.usage
-        output, reasoning = total.output, total.reasoning
+    total = sum((attempt.usage for attempt in used), Usage())
     last = used[-1].usage
-    return Usage(last.input, output, last.cache_read, last.cache_write, reasoning)
+    return Usage(last.input, total.output, last.cache_read, last.cache_write, total.reasoning)
 
 
 def tool_response(finished: ev.ToolFinished) -> JsonObject:

@@ -284,9 +284,7 @@ def key_name(spec: ProviderSpec) -> str:
     built_in = PROVIDERS.get(spec.name)
     if built_in is None or built_in.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
-    return next(
-        provider_spec.name for provider_spec in PROVIDERS.values() if provider_spec.key_variables == spec.key_variables
-    )
+    return next(sharing.name for sharing in PROVIDERS.values() if sharing.key_variables == spec.key_variables)
 
 
 def accepts_key(spec: ProviderSpec) -> bool:
@@ -446,7 +444,7 @@ def is_sendable(key: str) -> bool:
 
 
 def login_command(spec: ProviderSpec) -> str:
-    """Return the command that stores a key for `spec`, which messages name as the source of such a key."""
+    """Return the command that stores a key for `spec`. Messages say that a stored key comes from this command."""
     return f"qcode auth login {key_name(spec)}"
 
 

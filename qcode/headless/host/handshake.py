@@ -143,7 +143,7 @@ def _split_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, ..
 
 
 def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | None:
-    """Return the object in a field; None if it is missing, or invalid, which adds the field to `ignored`."""
+    """Return the object in a field, None without one. The name of an invalid field is added to `ignored`."""
     value = request.get(name)
     if value is not None and not isinstance(value, dict):
         ignored.append(name)
@@ -151,7 +151,7 @@ def _object(request: JsonObject, name: str, ignored: list[str]) -> JsonObject | 
 
 
 def _texts(request: JsonObject, name: str, ignored: list[str]) -> tuple[str, ...] | None:
-    """Return the texts in a field, which is a string or a list of strings; None as in `_object`."""
+    """Return the texts in a field that is a string or a list of strings. Otherwise like `_object`."""
     value = request.get(name)
     if value is None:
         return None

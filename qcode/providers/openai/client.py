@@ -1,6 +1,6 @@
 """Chat Completions, directly or over the openai SDK, and the base class of both OpenAI protocols.
 
-The body is passed unchanged as `extra_body`. In its other arguments the SDK would convert a long transcript in vain,
+The SDK gets the finished body as `extra_body`. It would convert other arguments message by message, which takes long,
 and drop fields that only compatible servers have. The response is read as bytes (`providers.streaming`).
 """
 

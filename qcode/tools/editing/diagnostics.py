@@ -45,15 +45,17 @@ class Checker:
 
 def check_command(root: Path, files: Iterable[Path]) -> str:
     """Return the command that checks `files` when run in `root`; empty if no checker is set up for them."""
-    groups: dict[tuple[int, Path], list[str]] = {}
-    for file in sorted(set(files)):
-        for index, checker in enumerate(CHECKERS):
+    sorted_files = sorted(set(files))
+    commands: list[str] = []
+    for checker in CHECKERS:
+        names_by_folder: dict[Path, list[str]] = {}
+        for file in sorted_files:
             folder = nearest_folder(root, file, checker) if file.suffix in checker.endings else None
             if folder is not None:
-                groups.setdefault((index, folder), []).append(file.relative_to(folder).as_posix())
-    return "; ".join(
-        _shell_text(root, folder, CHECKERS[index], names) for (index, folder), names in sorted(groups.items())
-    )
+                names_by_folder.setdefault(folder, []).append(file.relative_to(folder).as_posix())
+        for folder, names in sorted(names_by_folder.items()):
+            commands.append(_shell_text(root, folder, checker, names))
+    return "; ".join(commands)
 
 
 def _shell_text(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> str:
@@ -125,8 +127,12 @@ def _python_command(name: str, *arguments: str) -> Command:
 
     def command(root: Path, folder: Path, files: Sequence[str]) -> list[str]:
         depth = len(folder.relative_to(root).parts)
-        programs = (f"{'../' * level}{venv}/bin/{name}" for level in range(depth + 1) for venv in (".venv", "venv"))
-        return [next((program for program in programs if (folder / program).exists()), name), *arguments, *files]
+        for level in range(depth + 1):
+            for environment in (".venv", "venv"):
+                program = f"{'../' * level}{environment}/bin/{name}"
+                if (folder / program).exists():
+                    return [program, *arguments, *files]
+        return [name, *arguments, *files]
 
     return command
 

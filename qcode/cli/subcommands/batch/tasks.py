@@ -66,8 +66,10 @@ def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
     """Read the tasks; raise `InputError` with the line of the first invalid task. `folder` is the default `cwd`."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read {path}: it is not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     tasks: dict[str, BatchTask] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
