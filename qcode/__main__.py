@@ -9,6 +9,13 @@ import sys
 
 def main() -> int:
     """Run qcode on `sys.argv` and return its exit code."""
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run() -> int:
     _open_missing_streams()
     if len(sys.argv) == 2 and sys.argv[1] in ("--version", "-h", "--help"):
         return _answer(sys.argv[1])
@@ -19,14 +26,11 @@ def main() -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     # Modules that load now stay until exit, so collecting garbage among them would be wasted time.
     gc.disable()
-    try:
-        from qcode.cli.main import main as run
+    from qcode.cli.main import main as run
 
-        gc.freeze()  # otherwise the first collection would examine all objects of these modules
-        gc.enable()
-        return run()
-    except KeyboardInterrupt:
-        return 130
+    gc.freeze()  # otherwise the first collection would examine all objects of these modules
+    gc.enable()
+    return run()
 
 
 def _open_missing_streams() -> None:

@@ -124,6 +124,17 @@ def test_signal_while_the_program_loads_still_gives_a_result(number: int, code: 
     assert (ran.returncode, json.loads(ran.stdout)["subtype"]) == (code, "error_cancelled")
 
 
+def test_ctrl_c_before_the_program_loads_leaves_no_traceback(tmp_path: Path) -> None:
+    script = (
+        "import gc, signal, sys\n"
+        "gc.disable = lambda: signal.raise_signal(signal.SIGINT)\n"
+        "from qcode.__main__ import main\n"
+        "sys.exit(main())"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, cwd=tmp_path, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_signal_before_the_run_begins_is_one_result(
     number: int, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
