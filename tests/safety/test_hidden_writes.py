@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -52,6 +54,42 @@ def test_program_that_may_write_protected_files_unnamed_is_refused_in_bypass_mod
 @pytest.mark.parametrize("command", RUN)
 def test_other_commands_run_in_bypass_mode(command: str, repo: Path) -> None:
     assert bypassed(command, repo).is_allowed
+
+
+PATCH = r"printf -- '--- a/.bashrc\n+++ b/.bashrc\n@@ -0,0 +1 @@\n+evil\n' > ../a"
+
+
+@pytest.mark.parametrize(
+    ("program", "preparation", "command"),
+    [
+        ("tar", "tar -cf ../a .bashrc", "tar -C ~ -xf a"),
+        ("tar", "tar -cPf ../a --transform 's,.*,{home}/.bashrc,' .bashrc", "tar -xPf a -C build"),
+        ("cpio", "echo .bashrc | cpio -o > ../a", "cpio -idu -D ~ < a"),
+        ("cpio", "true", "cd src; echo .bashrc | cpio -pdu ~"),
+        ("pax", "pax -wf ../a .bashrc", "cd ~; pax -rf repo/a"),
+        ("unzip", "python3 -m zipfile -c ../a .bashrc", "unzip -oq a -d ~"),
+        ("7z", "7z a ../a.7z .bashrc", "7z x -y a.7z -o$HOME"),
+        ("rclone", "true", "rclone copy src ~"),
+        ("rsync", "true", "rsync -rI src/ ~"),
+        ("patch", PATCH, "patch -d ~ -p1 < a"),
+        ("git", PATCH, "git -C build -C ../.. apply repo/a"),
+        ("python3", "tar -cf ../a .bashrc", "python3 -m tarfile -e a ~"),
+        ("python3", "python3 -m zipfile -c ../a .bashrc", "python3 -m zipfile -e a ~"),
+    ],
+)
+def test_command_that_is_refused_writes_a_protected_file(
+    program: str, preparation: str, command: str, repo: Path
+) -> None:
+    """Run a refused command without a judge, to prove the tables of programs."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    (repo / "src/.bashrc").write_text("evil\n")
+    assert bypassed(command, repo).verdict == "deny"
+    environment = {"HOME": str(repo.parent), "PATH": os.environ["PATH"]}
+    for text, folder in ((preparation, repo / "src"), (command, repo)):
+        spelled = text.replace("{home}", str(repo.parent))
+        subprocess.run(["bash", "-c", spelled], cwd=folder, env=environment, check=True, capture_output=True)
+    assert (repo.parent / ".bashrc").read_text() == "evil\n"
 
 
 def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo: Path) -> None:
