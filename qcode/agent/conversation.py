@@ -269,7 +269,7 @@ class Conversation:
             self._opening_events.clear()
             self._toolbox.cancel_reading()
             if self.hooks is not None:
-                self.hooks.end_turn()
+                self.hooks.end_turn(driver.take_notices())
             self._calls.clear()
             self.attachments.end_turn()
             self._use_client(self._client_after_turn or self.client)

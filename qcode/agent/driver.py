@@ -43,7 +43,7 @@ from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApprovalRequested, Notice, ToolOutput, TurnEvent
+from qcode.protocol.events import ApprovalRequested, HookEnded, HookStarted, Notice, ToolOutput, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, ReplyEnded
@@ -188,6 +188,12 @@ class Driver:
     async def show(self, event: TurnEvent) -> None:
         """Queue an event from a tool, in order with the other events; wait while the reader is behind."""
         await self._inputs.put(_DirectEvent(event))
+
+    def take_notices(self) -> list[Notice | HookStarted | HookEnded]:
+        """Remove and return the notices and hook events that were queued when the turn ended."""
+        queued = [self._inputs.get_nowait() for _ in range(self._inputs.qsize())]
+        events = [item.event for item in queued if isinstance(item, _DirectEvent)]
+        return [event for event in events if isinstance(event, (Notice, HookStarted, HookEnded))]
 
     def halt(self) -> None:
         """Cancel silently: commit the text that was shown, and emit no further events. Safe to call twice."""

@@ -133,9 +133,10 @@ class SessionHooks:
     async def _hold_event(self, event: TurnEvent) -> None:
         self._held_events.append(event)
 
-    def end_turn(self) -> None:
-        """Hold events from now on, because no turn is running to show them."""
+    def end_turn(self, unshown: Sequence[TurnEvent] = ()) -> None:
+        """Hold events from now on, because no turn is running to show them; first the `unshown` events of the turn."""
         self.show = self._hold_event
+        self._held_events += unshown
 
     def take_held_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""

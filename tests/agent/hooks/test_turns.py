@@ -780,3 +780,22 @@ def test_event_of_a_background_hook_at_the_end_of_the_prompt_hooks_is_shown(dela
             return [*shown, *hooks.take_held_events()]
 
     assert asyncio.run(play_prompt()) == [Notice("info", "late")]
+
+
+def test_event_of_a_background_hook_at_the_end_of_a_turn_is_shown_in_the_next(tmp_path: Path) -> None:
+    async def no_answer(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+        return {}
+
+    async def play_turns() -> list[TurnEvent]:
+        options = Options(cwd=tmp_path, model=Scripted(["One.", "Two."]), trust=True)
+        seen: list[TurnEvent] = []
+        async with Agent.open(options, hooks={"Stop": [Hook("", no_answer)]}) as agent:
+            hooks = agent.conversation.hooks
+            assert hooks is not None
+            async for event in agent.conversation.submit("go"):
+                if isinstance(event, TurnEnded):
+                    await hooks.show(Notice("info", "late"))
+            seen += [event async for event in agent.conversation.submit("next")]
+        return seen
+
+    assert Notice("info", "late") in asyncio.run(play_turns())
