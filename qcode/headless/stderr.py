@@ -237,8 +237,8 @@ class Meter:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started_at = clock()
-        # The start of the running request, plus the duration of its finished waits. None between requests.
         self._request_start: float | None = None
+        """The start of the running request, moved forward by its finished waits. None between requests."""
         self._wait_start: float | None = None
         self._api_s = 0.0
         """The API time of finished requests."""
@@ -273,7 +273,10 @@ class Meter:
 
     @property
     def api_ms(self) -> int:
-        running = 0.0 if self._request_start is None else (self._wait_start or self._clock()) - self._request_start
+        running = 0.0
+        if self._request_start is not None:
+            end = self._clock() if self._wait_start is None else self._wait_start
+            running = end - self._request_start
         return round((self._api_s + running) * 1000) + sum(meter.api_ms for meter in self._subagent_meters.values())
 
     def _stop(self, now: float) -> None:

@@ -148,6 +148,7 @@ class _Setting(NamedTuple):
 
 
 def _settings(fields: Sequence[bytes]) -> Iterator[_Setting]:
+    """Return the settings; three fields in turn are one setting."""
     return map(_Setting, fields[::3], fields[1::3], fields[2::3])
 
 
@@ -172,7 +173,7 @@ class _Location:
 
 
 class RepositoryProbe:
-    """A probe of the repository of `root`. Call it for the current state. It caches the state until a file changes.
+    """A probe of the repository of `root`. It caches the state until a file changes.
 
     `added_folders` are further folders of the session; the repository must be in one of them or in `root`.
     """
@@ -187,10 +188,12 @@ class RepositoryProbe:
         self._watched_files: tuple[str, ...] = ()
         self._identity: Identity | None = None
         self._location: _Location | None = None
-        self._contents: tuple[_Location, RepositoryContents] | None = None
+        self._contents: RepositoryContents | None = None
+        self._location_of_contents: _Location | None = None
         self._repository = Repository()
 
     def __call__(self) -> Repository:
+        """Return the current state of the repository."""
         if self._git is None:
             return Repository("no git outside the workspace was found")
         if self._identity is None or self._identity != identity_of(self._watched_files):
@@ -248,10 +251,11 @@ class RepositoryProbe:
         problem = _risky_setting_problem(settings, location.top) or self._location_problem(location)
         if problem:
             return Repository(problem)
-        if self._contents is None or self._contents[0] != location:
-            contents = RepositoryContents(self._run_for_contents, location.top, location.git, location.common)
-            self._contents = (location, contents)
-        self._location, contents = self._contents
+        if self._contents is None or self._location_of_contents != location:
+            self._contents = RepositoryContents(self._run_for_contents, location.top, location.git, location.common)
+            self._location_of_contents = location
+        self._location = location
+        contents = self._contents
         return Repository(
             has_submodules=_has_submodules(location),
             has_credentials=any(_is_credential(setting) for setting in settings if setting.scope != b"command"),
@@ -290,8 +294,9 @@ _LOCATION_OPTIONS = ("--show-toplevel", "--git-dir", "--git-common-dir")
 
 def _risky_setting_problem(settings: Sequence[_Setting], top: Path) -> str:
     """Return the reason why a setting makes reading commands need approval, empty if no setting does."""
-    may_be_elsewhere = (top / _REVISIONS_FILE).is_symlink()
-    checked = (setting for setting in settings if may_be_elsewhere or setting.entry != _REVISIONS_FILE_ENTRY)
+    # If the permitted file is a link, git reads another file.
+    is_link = (top / _REVISIONS_FILE).is_symlink()
+    checked = (setting for setting in settings if is_link or setting.entry != _REVISIONS_FILE_ENTRY)
     name = next(_risky_names(checked), None)
     # The user's own diff program also needs approval, because no setting can turn it off.
     if name is None:
@@ -347,8 +352,10 @@ def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
     Return None if the file cannot be read or its text lacks the prefix.
     """
     data = read_file_start(file, _MAX_POINTER_BYTES)
-    text = "" if data is None else data.decode("utf-8", "replace").strip()
-    return base / text.removeprefix(prefix).strip() if data is not None and text.startswith(prefix) else None
+    if data is None:
+        return None
+    text = data.decode("utf-8", "replace").strip()
+    return base / text.removeprefix(prefix).strip() if text.startswith(prefix) else None
 
 
 Identity: TypeAlias = tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -463,7 +470,7 @@ class RepositoryContents:
             return None
         excluded = [f"--exclude={name}" for name in refs_to_files]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
-        # Without a walk: only commits, and the trees and files that a reflog names directly.
+        # Only the objects at which the search starts: commits, and trees and files that a reflog names directly.
         starts = self._run_git(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")
         if starts is None:
             return None
@@ -471,9 +478,8 @@ class RepositoryContents:
         if any(b" " in line and line.partition(b" ")[0] not in tags for line in starts.splitlines()):
             return ("a file without a name",)
         tips = tuple(dict.fromkeys(ref.object_id.decode() for ref in refs if not ref.types & {b"blob", b"tree"}))
-        listed = self._run_git(
-            TIMEOUT_S, *arguments, *(("--not", *self._checked_tips) if self._checked_tips else ()), "--"
-        )
+        excluded_tips = ("--not", *self._checked_tips) if self._checked_tips else ()
+        listed = self._run_git(TIMEOUT_S, *arguments, *excluded_tips, "--")
         if listed is None and self._checked_tips:
             # A commit of the last search may have been removed.
             listed = self._run_git(TIMEOUT_S, *arguments, "--")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +37,7 @@ from qcode.safety.rules import (
 )
 from qcode.safety.shell.ast import UnsupportedSyntax, Word
 from qcode.safety.verdict import (
+    NO_SANDBOX_TO_WRITE,
     PLAN,
     PLAN_RUNS,
     RESTRICTED_FOLDER,
@@ -162,12 +162,12 @@ class Policy:
         if verdict.is_allowed and verdict.check == SHELL_READS:
             if wants_unconfined:
                 return Verdict("ask", "it asks to run outside the sandbox", "sandbox:outside")
-            level: Level = "workspace" if self._redirects_output(command) else "read-only"
+            writes_output = self._flow(command).has_outputs
+            level: Level = "workspace" if writes_output else "read-only"
             if level in levels:
                 return replace(verdict, confinement=level)
-            return _NO_SANDBOX_TO_WRITE if level == "workspace" else verdict
-        is_undecided = verdict.verdict == "ask" and verdict.check.startswith("shell:") and verdict.check != SHELL_PATH
-        if not self.is_trusted or not is_undecided or wants_unconfined:
+            return NO_SANDBOX_TO_WRITE if writes_output else verdict
+        if not self.is_trusted or wants_unconfined or not verdict.is_undecided_command:
             return verdict
         if verdict.check == SHELL_NOT_READ_ONLY and self._is_sandboxed(command):
             reason = "it runs in the workspace sandbox, as you chose"
@@ -177,9 +177,6 @@ class Policy:
         if "workspace" not in levels:
             return _explain_missing_sandbox(verdict)
         return Verdict("allow", "it runs in the workspace sandbox", "mode:auto", confinement="workspace")
-
-    def _redirects_output(self, command: str) -> bool:
-        return self._flow(command).has_outputs
 
     @property
     def _has_workspace_sandbox(self) -> bool:
@@ -207,9 +204,8 @@ class Policy:
 
         Searches use it for every file that they may show.
         """
-        verdict = self._judge_file(path, access, PathJudge(self._session_folders)).ask_or_deny(
-            never_asks=self.never_asks
-        )
+        verdict = self._judge_file(path, access, PathJudge(self._session_folders))
+        verdict = verdict.ask_or_deny(never_asks=self.never_asks)
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
@@ -242,7 +238,7 @@ class Policy:
         if isinstance(paths, str):
             return Verdict("ask", paths, "call:malformed")
         verdicts = [self.judge_file(path, files.access) for path in paths]
-        verdict = strictest(verdicts[0], *verdicts[1:])
+        verdict = strictest(*verdicts)
         asking = [other for other in verdicts if not other.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
@@ -276,21 +272,20 @@ class Policy:
             flow = self._flow(command)
         except UnsupportedSyntax as error:
             return self._judge_unclear(command, str(error))
-        commands = [part.command for part in flow.parts]
-        if any(word.may_differ for simple_command in commands for word in simple_command.words):
+        if any(word.may_differ for part in flow.parts for word in part.command.words):
             return self._judge_unresolved(command, flow)
-        denied = first_rule(
-            self.rules.deny, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
-        )
+
+        def restricts_part(rule: Rule) -> bool:
+            return any(restricts(rule, part.command) for part in flow.parts)
+
+        denied = first_rule(self.rules.deny, "shell", restricts_part)
         if denied is not None:
             return verdict_of_rule(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._judge_in_bypass(command, flow)
-        ask_rule = first_rule(
-            self.rules.ask, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
-        )
-        if ask_rule is not None:
-            return _PLAN if self.mode == "plan" else _with_dangers(command, verdict_of_rule(ask_rule, "ask"))
+        asked = first_rule(self.rules.ask, "shell", restricts_part)
+        if asked is not None:
+            return _PLAN if self.mode == "plan" else _with_dangers(command, verdict_of_rule(asked, "ask"))
         return self._checked_by_bash(command, self._judge_parts(flow))
 
     def _judge_in_bypass(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
@@ -338,34 +333,42 @@ class Policy:
         from qcode.safety.shell.flow import JudgedPart
 
         undecided: list[JudgedPart] = []
-        last_rule: Rule | None = None
-        parts, judge = flow.parts, self._judge_of(flow)
-        for part in parts:
+        allowing_rule: Rule | None = None  # the last one
+        judge = self._judge_of(flow)
+        uses_rules = self.is_trusted and self.mode != "plan"
+        for part in flow.parts:
             verdict = judge.judge_part(part)
             if verdict.is_allowed:
                 continue
-            rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
+            rule = self._allowing_rule(part, verdict, judge) if uses_rules else None
             if rule is None:
                 undecided.append(JudgedPart(part, verdict))
-            last_rule = rule or last_rule
-        if last_rule is not None and last_rule.body and not undecided:
+            else:
+                allowing_rule = rule
+        allows_every_command = allowing_rule is not None and not allowing_rule.body  # the rule `shell`
+        if allowing_rule is not None and not allows_every_command and not undecided:
             undecided = self._parts_only_safe_in_sandbox(flow)
-        if not undecided:
-            verdict = _READS if last_rule is None else verdict_of_rule(last_rule, "allow")
-            if last_rule is not None and not last_rule.body:  # `shell`, which covers every command
-                return self._deny_protected_outputs(parts, verdict)
-            return self._with_output_verdicts(parts, verdict)
+        if undecided:
+            return self._ask_about_parts(flow, undecided)
+        verdict = _READS if allowing_rule is None else verdict_of_rule(allowing_rule, "allow")
+        if allows_every_command:
+            return self._deny_protected_outputs(flow.parts, verdict)
+        return self._with_output_verdicts(flow.parts, verdict)
+
+    def _ask_about_parts(self, flow: Flow, undecided: Sequence[JudgedPart]) -> Verdict:
+        """Return the verdict that asks because of the `undecided` parts, with rules that would allow the command."""
         if self.mode == "plan":
-            return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0].verdict.reason}")
+            return Verdict("deny", f"{PLAN_RUNS}: {undecided[0].verdict.reason}", PLAN)
         from qcode.safety.shell.dangers import with_dangers_of_parts
 
         if not self.is_trusted:
             return with_dangers_of_parts(RESTRICTED_FOLDER, undecided, is_restricted=True)
+        parts = flow.parts
         is_proposed = len(undecided) == 1 and not flow.has_outputs and undecided[0].verdict.check != SHELL_PATH
         proposed = self._effective_rule(propose_shell(undecided[0].part.command) if is_proposed else "", flow)
-        is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
-        prefix = self._effective_rule(propose_prefix(parts[0].command) if is_alone else "", flow)
-        sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
+        is_single_command = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
+        prefix = self._effective_rule(propose_prefix(parts[0].command) if is_single_command else "", flow)
+        sandboxed = propose_sandboxed(parts[0].command) if is_single_command and self._can_sandbox else ""
         # A secret file decides the check of the verdict, because a rule with a wildcard does not allow reading it.
         verdicts = [judged.verdict for judged in undecided]
         verdict = next((verdict for verdict in verdicts if verdict.check == SHELL_PATH), verdicts[0])
@@ -435,11 +438,8 @@ class Policy:
         verdicts = [verdict]
         for word, path in self._outputs(parts):
             output_verdict = self._judge_file(path, "write", PathJudge(self._session_folders))
-            only_asks = (
-                output_verdict.verdict == "deny"
-                and output_verdict.check.startswith("path:")
-                and output_verdict.check not in PROTECTED_CHECKS
-            )
+            is_denied_path = output_verdict.verdict == "deny" and output_verdict.check.startswith("path:")
+            only_asks = is_denied_path and output_verdict.check not in PROTECTED_CHECKS
             is_any_match = word.has_glob and output_verdict.is_allowed  # the wildcard may match another file
             decision = "ask" if only_asks or is_any_match else output_verdict.verdict
             # The reason of a mode says only that a file is changed.
@@ -473,15 +473,17 @@ class Policy:
         if part.folders != {str(self.root)}:
             return None
         # `shell(cat *)` allows the program, but reading a secret file needs approval in every mode.
-        is_path = verdict.check == SHELL_PATH
-        words = part.command.words
-        rule = first_rule(
-            self.rules.allow,
-            "shell",
-            lambda rule: covers_command(rule, words) and not (is_path and rule.body and rule.has_wildcard),
-        )
-        has_allowed_inputs = judge.judge_inputs(part).is_allowed
-        return rule if has_allowed_inputs or (rule is not None and not rule.body) else None
+        reads_secret = verdict.check == SHELL_PATH
+
+        def covers(rule: Rule) -> bool:
+            is_too_wide = reads_secret and bool(rule.body) and rule.has_wildcard
+            return not is_too_wide and covers_command(rule, part.command.words)
+
+        rule = first_rule(self.rules.allow, "shell", covers)
+        if rule is None:
+            return None
+        allows_every_command = not rule.body
+        return rule if allows_every_command or judge.judge_inputs(part).is_allowed else None
 
     def _judge_unclear(self, command: str, why: str) -> Verdict:
         """Judge a command that cannot be analyzed: only a rule for every command can allow it."""
@@ -496,10 +498,10 @@ class Policy:
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
             return self._judge_in_bypass(command, None, why)
-        general_rule = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # A sandbox does not enforce rules, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
             return _with_dangers(command, Verdict("ask", why, "rule:unclear"))
+        general_rule = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if general_rule is None:
             return _with_dangers(command, Verdict("ask", why, "shell:not-plain"))
         return verdict_of_rule(general_rule, "allow")
@@ -523,7 +525,7 @@ class Policy:
     def _judge_by_rules(
         self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """Return the verdict of the rules. `covers` tests one rule; its flag is True for deny and ask rules."""
+        """Return the verdict of the rules. `covers` tests one rule; it also gets whether the rule denies or asks."""
         covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
         if denied is not None:
@@ -554,20 +556,19 @@ class Policy:
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
         paths = PathJudge(self._session_folders)
-        judge = partial(self._judge_file, access="read", paths=paths)
-        limit = self.limit
-        return judge if limit is None else lambda path: strictest(judge(path), limit.judge_file(path, "read"))
+
+        def judge(path: str) -> Verdict:
+            verdict = self._judge_file(path, "read", paths)
+            return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, "read"))
+
+        return judge
 
 
 _SHELL_TOOL = ToolSpec("shell", "", {}, safety=CommandExecution(command_argument="command"))
 _FETCH_TOOL = ToolSpec("fetch", "", {}, safety=NetworkAccess(url_argument="url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
-_PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
-_NO_SANDBOX_TO_WRITE = Verdict(
-    "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
-)
 
 
 def _covers_path(rule: Rule, path: str, paths: PathJudge, *, folds: bool = False) -> bool:
@@ -577,7 +578,7 @@ def _covers_path(rule: Rule, path: str, paths: PathJudge, *, folds: bool = False
 def _with_dangers(
     command: str, verdict: Verdict, verdicts: Sequence[Verdict] = (), *, is_restricted: bool = False
 ) -> Verdict:
-    """Return a verdict that asks, with the dangers of the command before its reason, or before those of `verdicts`."""
+    """Return a verdict that asks, with the dangers of the command first; see `with_dangers`."""
     from qcode.safety.shell.dangers import with_dangers
 
     return with_dangers(verdict, command, verdicts, is_restricted=is_restricted)

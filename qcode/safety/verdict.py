@@ -63,6 +63,11 @@ class Verdict:
         return self.verdict == "allow"
 
     @property
+    def is_undecided_command(self) -> bool:
+        """Whether a command asks only because it may do more than read: no rule asks, and no secret is read."""
+        return self.verdict == "ask" and self.check.startswith("shell:") and self.check != SHELL_PATH
+
+    @property
     def decided_by(self) -> str:
         """The rule or the check that decided, for users and programs."""
         return self.rule or self.check
@@ -77,6 +82,10 @@ class Verdict:
 
 RESTRICTED_FOLDER = Verdict("ask", RESTRICTED_HERE, RESTRICTED)
 """The verdict on a call that does more than read in a folder that is not trusted."""
+NO_SANDBOX_TO_WRITE = Verdict(
+    "ask", "it writes to a file, and no workspace sandbox is available here", "shell:no-sandbox"
+)
+"""The verdict on a command that only reads, except for a redirection, if the sandbox for it is missing."""
 
 
 @dataclass(frozen=True, slots=True)

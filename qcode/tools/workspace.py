@@ -191,10 +191,12 @@ class Workspace:
         real = Path(os.path.realpath(self._absolute_path(path)))
         location = self._locate(real)
         is_writable = location is not None and location.base not in (self._scratch, *self._readable_folders)
-        if (access == "write" and not is_writable) or (location is None and self._judge is None):
+        may_be_read = location is not None or self._judge is not None
+        if not (is_writable if access == "write" else may_be_read):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if location is None:
-            # Only `_check` decides. Opening from `/` follows no link, so a folder cannot become one meanwhile.
+            # Outside the workspace, only `_check` decides. From `/` on, the file is opened without following links, in
+            # case a folder is replaced by a link meanwhile.
             root = Path(real.anchor)
             location = WorkspacePath(root, real.relative_to(root).parts, str(real), printable(str(real)))
         if access == "write":
@@ -297,7 +299,7 @@ class Workspace:
             return [path for path in self._changed_paths if path.is_file()]
 
     def check_fresh(self, location: WorkspacePath, current: LoadedFile, *, is_required: bool = True) -> None:
-        """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
+        """Raise `Refused` if the file changed since the model saw it; if `is_required`, also if it never saw it."""
         if self._seen_files.contains(location.path):
             if message := self._seen_files.change_message(location.path, current, location.label):
                 raise Refused(message)

@@ -56,7 +56,8 @@ class HostLink:
 
     def _hooks_of(self, matcher: Json) -> list[Hook]:
         """Return the hooks of one entry, an empty list for an entry with a wrong type."""
-        if not isinstance(matcher, dict) or not isinstance(ids := matcher.get("hookCallbackIds"), list):
+        ids = matcher.get("hookCallbackIds") if isinstance(matcher, dict) else None
+        if not isinstance(matcher, dict) or not isinstance(ids, list):
             return []
         names, timeout = matcher.get("matcher"), matcher.get("timeout")
         return [

@@ -3,8 +3,8 @@
 The SDK is synchronous, and a read in a thread cannot be cancelled or timed like other requests. So the SDK only builds
 the signed request, in a thread; qcode sends it and reads the response as bytes, as for all providers. The SDK is an
 optional dependency without types. The first request imports it, and the protocol classes here describe the methods that
-qcode uses. `before-call` and `before-send` are public events (botocore, "Events"). Exceptions of the SDK are
-recognized by name, which needs no import; `providers.errors` classifies the responses of the host.
+qcode uses. Handlers of the SDK's public events `before-call` and `before-send` set the body and take the signed request
+out. Exceptions of the SDK are recognized by name, which needs no import; `providers.errors` classifies the responses.
 """
 
 from __future__ import annotations

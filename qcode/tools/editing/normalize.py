@@ -50,8 +50,11 @@ def readings(old: str, new: str) -> Iterator[EditReading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
     for label, reader in _READERS:
         texts = reader(old, new)
-        if texts is not None and texts[0] != old and texts[0].strip():
-            yield EditReading(label, *texts)
+        if texts is None:
+            continue
+        corrected_old, corrected_new = texts
+        if corrected_old != old and corrected_old.strip():
+            yield EditReading(label, corrected_old, corrected_new)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered
@@ -179,7 +182,7 @@ def _unescape(text: str) -> str:
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Replace line breaks and tabs inside quotes with escapes: the model omitted a backslash."""
-    return _map_around_quotes(old, str, _escape_breaks), _map_around_quotes(new, str, _escape_breaks)
+    return _map_around_quotes(old, _keep, _escape_breaks), _map_around_quotes(new, _keep, _escape_breaks)
 
 
 def _escape_breaks(text: str) -> str:
@@ -188,8 +191,12 @@ def _escape_breaks(text: str) -> str:
 
 def _decode_breaks(text: str) -> str:
     return _map_around_quotes(
-        text, lambda part: part.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
+        text, lambda part: part.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), _keep
     )
+
+
+def _keep(text: str) -> str:
+    return text
 
 
 def _map_around_quotes(text: str, map_unquoted: Callable[[str], str], map_quoted: Callable[[str], str]) -> str:
