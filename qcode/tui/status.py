@@ -208,7 +208,8 @@ def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: s
             is_long_model or is_nearly_full or (status.jobs and dropped == "provider beside jobs")
         ):
             facts["model"] = Content.styled(_without_provider(status.model), "$muted")
-        case "tokens" if status.tokens and not facts["cost"]:
+        case "tokens" if status.tokens and status.cost is None:  # the number of tokens says more than "cost unknown"
+            facts["cost"] = Content("")
             facts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")
         case "cost":
             del facts["cost"]
@@ -400,12 +401,12 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
 
 
 def cost_total_text(status: Status | SessionTotals) -> str:
-    """Return the cost of a session or a run; empty if no cost is known.
+    """Return the cost of a session or a run; empty without usage.
 
     If a part is unknown, it is `at least $0.42`, or `cost unknown` if the known part is free or below $0.0001.
     """
     if status.cost is None:
-        return ""
+        return "cost unknown" if status.has_unknown_cost else ""
     known = cost_text(status.cost)
     if status.has_unknown_cost:
         return "cost unknown" if not status.cost or known.startswith("<") else f"at least {known}"

@@ -66,7 +66,7 @@ def test_signal_prints_the_usage_and_how_to_resume(number: int, cli: CliRunner) 
         assert terminal.wait_for_end() == 143
         assert is_restored(terminal)
     after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2].replace("\r\n", "\n")
-    assert re.search(r"\d+ (?:s|min) · \d+ tokens\nResume with: qcode -c\n$", after), after
+    assert re.search(r"\d+ (?:s|min) · \d+ tokens · cost unknown\nResume with: qcode -c\n$", after), after
 
 
 @pytest.mark.parametrize("keeps_reply", [False, True])
@@ -81,7 +81,7 @@ def test_exit_prints_the_usage_and_how_to_resume(cli: CliRunner, keeps_reply: bo
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
     after = terminal.raw.rpartition(ALTERNATE_SCREEN_OFF)[2].replace("\r\n", "\n")
-    assert re.search(r"\d+ (?:s|min) · \d+ tokens\nResume with: qcode -c\n$", after), after
+    assert re.search(r"\d+ (?:s|min) · \d+ tokens · cost unknown\nResume with: qcode -c\n$", after), after
     assert ("The **last** words." in after) is keeps_reply
 
 

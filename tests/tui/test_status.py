@@ -238,8 +238,16 @@ def test_totals_mark_a_partly_unknown_cost() -> None:
     totals = SessionTotals().plus(100, Decimal("0.5")).plus(50, None)
     assert (totals.tokens, totals.cost, totals.has_unknown_cost) == (150, Decimal("0.5"), True)
     assert "at least $0.50" in render_status(Status(cost=totals.cost, has_unknown_cost=True), 80, 0.0).plain
-    for cost in (Decimal(0), Decimal("0.00009")):  # not "at least <$0.0001"
+    for cost in (None, Decimal(0), Decimal("0.00009")):  # not "at least <$0.0001"
         assert "cost unknown" in render_status(Status(cost=cost, has_unknown_cost=True), 80, 0.0).plain
+
+
+def test_number_of_tokens_is_kept_longer_than_the_words_for_an_unknown_cost() -> None:
+    status = Status(model="m/model", tokens=12_900, has_unknown_cost=True)
+    assert "session 12.9k tokens  cost unknown" in render_status(status, 120, 0.0).plain
+    lines = [render_status(status, width, 0.0).plain for width in range(20, 120)]
+    assert all("12.9k tokens" in line for line in lines if "cost unknown" in line)
+    assert any("12.9k tokens" in line and "cost unknown" not in line for line in lines)
 
 
 @pytest.mark.parametrize(("cost", "shown"), [(None, "at least $0.50"), (Decimal(0), "$0.50")])
