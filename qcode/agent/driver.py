@@ -43,7 +43,15 @@ from qcode.engine.model_facts import Learn
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import CallApproval
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApprovalRequested, HookEnded, HookStarted, Notice, ToolOutput, TurnEvent
+from qcode.protocol.events import (
+    ApprovalRequested,
+    HookEnded,
+    HookStarted,
+    LimitReached,
+    Notice,
+    ToolOutput,
+    TurnEvent,
+)
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, ReplyEnded
@@ -173,6 +181,7 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._judging: dict[str, asyncio.Task[None]] = {}  # the running `_judge` tasks, in the order of the calls
         self._open_request: _OpenRequest | None = None
+        self._limit_time = 0.0  # the time of the last `LimitReached`
 
     def put_input(
         self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | RateLimitAnswered | AskApproval | HookStopped
@@ -221,6 +230,8 @@ class Driver:
                 else:
                     for effect in self._turn.handle(incoming, self._clock()):
                         if isinstance(effect, Emit):
+                            if isinstance(effect.event, LimitReached):
+                                self._limit_time = self._wall_clock()
                             yield effect.event
                         elif isinstance(effect, EndTurn):
                             return
@@ -248,6 +259,8 @@ class Driver:
             for task in self._tasks:
                 task.cancel()
             return replace(incoming, is_unsent=self._is_unsent)
+        if isinstance(incoming, RateLimitAnswered):
+            return replace(incoming, seconds=max(0.0, self._wall_clock() - self._limit_time))
         return incoming
 
     async def _next_queued(self) -> Input | _DirectEvent:

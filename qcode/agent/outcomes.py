@@ -280,15 +280,19 @@ def waiting_text(event: Waiting) -> str:
 
 def limit_wait_text(event: LimitReached) -> str:
     """Return the rate limit that the turn waits for, and the time of its end."""
-    return f"{event.error.message}; waiting until {limit_end_time(event.error)} (in {duration_text(event.seconds)})"
+    return f"{event.error.message}; waiting until {_limit_end_text(event)}"
 
 
 def limit_approval(event: LimitReached) -> RateLimitApproval:
     """Return the question whether to wait for the end of a rate limit."""
     if event.seconds <= 0:
         return RateLimitApproval("The limit has ended. Continue this turn?", event.error.message)
-    ends = f"{limit_end_time(event.error)} (in {duration_text(event.seconds)})"
-    return RateLimitApproval(f"Wait until {ends} and continue?", event.error.message)
+    return RateLimitApproval(f"Wait until {_limit_end_text(event)} and continue?", event.error.message)
+
+
+def _limit_end_text(event: LimitReached) -> str:
+    # The remaining time is rounded up, as in the countdown of the app.
+    return f"{limit_end_time(event.error)} (in {duration_text(ceil(event.seconds))})"
 
 
 def fallback_text(event: ModelFellBack) -> str:

@@ -132,6 +132,8 @@ class RateLimitAnswered:
 
     should_wait: bool
     """The user wants to wait for the end of the limit."""
+    seconds: float = 0.0
+    """The seconds for which the question was open; they are part of the wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -309,8 +309,8 @@ class Turn:
                 return self._relay_reply(reply, reply.handle_failure(incoming))
             case WaitElapsed(seconds=seconds):
                 return self._relay_reply(reply, reply.handle_wait_elapsed(seconds))
-            case RateLimitAnswered(should_wait=should_wait):
-                return self._relay_reply(reply, reply.handle_rate_limit_answered(should_wait=should_wait))
+            case RateLimitAnswered():
+                return self._relay_reply(reply, reply.handle_rate_limit_answered(incoming))
             case _:
                 effects = reply.handle_event(incoming)
                 is_over = isinstance(incoming, ReplyEnded) or reply.result is not None

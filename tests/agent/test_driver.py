@@ -6,10 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from qcode.agent.driver import Driver
 from qcode.engine.caps import OutputSettings
+from qcode.engine.counting import PromptCounter
+from qcode.engine.effects import CancelRequested, RateLimitAnswered, TurnSettings, UserSubmitted
+from qcode.engine.model_facts import KnownModel
+from qcode.engine.turn import Turn
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import TurnEnded, TurnEvent
-from qcode.protocol.model import ModelRequest
+from qcode.protocol.events import LimitReached, TurnEnded, TurnEvent
+from qcode.protocol.messages import user
+from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import (
     Outcome,
     ReplyEnded,
@@ -21,6 +27,7 @@ from qcode.protocol.reply import (
     ToolCallStarted,
 )
 from tests.fakes.conversation import Model, ended, open_conversation
+from tests.providers.faults.runs import NoServices
 
 LINE = "This sentence is said again and again, all over, and the end is never near.\n"
 CUT: list[ReplyEvent] = [
@@ -92,3 +99,47 @@ def test_late_events_of_a_stopped_stream_never_reach_the_next_reply(tmp_path: Pa
     assert end.outcome is Outcome.END_TURN
     assert (provider.sent, provider.closed) == (3, 1)
     assert end.api_calls.retries == 0
+
+
+class LimitedOnce:
+    """Refuses its first request because of a limit that ends in an hour."""
+
+    name = host = "limited"
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        self.sent += 1
+        if self.sent == 1:
+            raise ProviderError(ErrorKind.RATE_LIMIT, "limit", retry_after=3_600, resets_at=4_600)
+        for event in ANSWER:
+            yield event
+
+    def warm_up(self) -> None:
+        pass
+
+    async def model_names(self) -> tuple[str, ...]:
+        return ()
+
+    async def close(self) -> None:
+        return
+
+
+def test_time_for_which_the_question_about_a_limit_was_open_is_part_of_the_wait() -> None:
+    async def run() -> list[LimitReached]:
+        now = [1_000.0]
+        settings = TurnSettings("", (), retries=RetrySettings(0, wait_for_limit="ask"))
+        turn = Turn(settings, KnownModel("p", "m"), [], PromptCounter())
+        driver = Driver(turn, LimitedOnce(), NoServices(), random_fraction=lambda: 0.0, wall_clock=lambda: now[0])
+        limits: list[LimitReached] = []
+        async for event in driver.run(UserSubmitted(user("go"))):
+            if isinstance(event, LimitReached):
+                limits.append(event)
+                now[0] += 600
+                driver.put_input(RateLimitAnswered(should_wait=True) if event.is_question else CancelRequested())
+        return limits
+
+    asked, waiting = asyncio.run(run())
+    assert (asked.is_question, asked.seconds) == (True, 3_600)
+    assert (waiting.is_question, waiting.seconds) == (False, 3_000)

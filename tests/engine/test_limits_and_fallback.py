@@ -155,6 +155,23 @@ def test_choosing_to_wait_gets_the_reply() -> None:
     assert sum(player.played.waits) == pytest.approx(30 * 60 + 15)
 
 
+def test_time_before_the_answer_is_part_of_the_wait() -> None:
+    player = Player(limited(30 * 60), text("done"), settings=settings("ask"))
+    player.play()
+    player.give(RateLimitAnswered(should_wait=True, seconds=20 * 60))
+    while player.step():
+        pass
+    assert player.played.of(ev.LimitReached)[1].seconds == pytest.approx(10 * 60 + 15)
+    assert sum(player.played.waits) == pytest.approx(10 * 60 + 15)
+
+
+def test_answer_after_the_end_of_the_limit_sends_the_request_at_once() -> None:
+    player = Player(limited(30 * 60), text("done"), settings=settings("ask"))
+    player.play()
+    player.give(RateLimitAnswered(should_wait=True, seconds=40 * 60))
+    assert len(player.played.requests) == 2
+
+
 def test_choosing_not_to_wait_ends_the_turn_with_the_error() -> None:
     player = Player(limited(), settings=settings("ask"))
     player.play()

@@ -686,7 +686,7 @@ def test_second_approval_has_its_own_300_ms() -> None:
 
 def test_limit_question_names_the_end_and_is_answered_like_an_approval() -> None:
     limit = ErrorInfo(ErrorKind.RATE_LIMIT, "p: limit reached", 429, None, 7_800, 1_792_499_400)
-    script: Script = [LimitReached(limit, 7_800, is_question=True), UntilAnswered(LIMIT_ID), ended()]
+    script: Script = [LimitReached(limit, 7_799.2, is_question=True), UntilAnswered(LIMIT_ID), ended()]
     rows: list[tuple[str, Decision]] = [("y", Allow()), ("1", Allow()), ("n", Deny()), ("escape", Deny())]
     conversation = ScriptedConversation(*(script for _ in rows))
 

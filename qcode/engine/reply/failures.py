@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.engine.caps import MAX_RESUMED_CALL_REQUESTS
-from qcode.engine.effects import Effect, Emit, ReplyFailed, StopRequest, SwitchModel, Wait
+from qcode.engine.effects import Effect, Emit, RateLimitAnswered, ReplyFailed, StopRequest, SwitchModel, Wait
 from qcode.engine.model_facts import Learn, LearnedLimit, learn_limit
 from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
@@ -222,13 +222,13 @@ def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
     return replace(state.replaced_model_error, message=message)
 
 
-def handle_rate_limit_answer(state: ReplyState, phase: AtRateLimit, *, should_wait: bool) -> list[Effect]:
+def handle_rate_limit_answer(state: ReplyState, phase: AtRateLimit, answer: RateLimitAnswered) -> list[Effect]:
     """Wait for the end of the limit, or end the reply with the provider's error."""
-    if not should_wait:
+    if not answer.should_wait:
         # Before a switch of models the attempt is still open; otherwise it was already absorbed or discarded.
         attempt = phase.after_wait.attempt if isinstance(phase.after_wait, NeedsModel) else None
         return _abort(state, attempt, phase.error)
-    return _wait_for_limit(state, replace(phase, is_question=False))
+    return _wait_for_limit(state, replace(phase, is_question=False, seconds_left=phase.seconds_left - answer.seconds))
 
 
 def handle_rate_limit_wait(state: ReplyState, phase: AtRateLimit, seconds: float) -> list[Effect]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from qcode.engine import caps, synthetic
 from qcode.engine.counting import PromptCounter
-from qcode.engine.effects import Effect, Emit, ReplyFailed, StopRequest
+from qcode.engine.effects import Effect, Emit, RateLimitAnswered, ReplyFailed, StopRequest
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.engine.reply import failures, requests
@@ -152,12 +152,12 @@ class Reply:
             case _:
                 return []
 
-    def handle_rate_limit_answered(self, *, should_wait: bool) -> list[Effect]:
+    def handle_rate_limit_answered(self, answer: RateLimitAnswered) -> list[Effect]:
         """Wait or end, as the user decided when a rate limit was reached."""
         phase = self._state.phase
         if not isinstance(phase, AtRateLimit) or not phase.is_question:
             return []
-        return failures.handle_rate_limit_answer(self._state, phase, should_wait=should_wait)
+        return failures.handle_rate_limit_answer(self._state, phase, answer)
 
     def resume_with_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
         """Continue with another model after `NeedsModel`."""
