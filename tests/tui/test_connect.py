@@ -478,6 +478,23 @@ def test_local_server_that_answers_comes_first_in_its_group() -> None:
     drive(test, connect=ManyServers())
 
 
+def test_unexpected_error_in_the_search_for_local_servers_is_reported() -> None:
+    class Broken(ScriptedKeysService):
+        async def local_models(self) -> Mapping[str, str]:
+            raise RuntimeError("odd answer")
+
+    async def test(run: Running) -> None:
+        await run.send("/connect")
+        await at(run, "provider")
+        await run.until(lambda: "Internal error: RuntimeError: odd answer" in run.text)
+        await run.pilot.pause()
+        assert "Local servers: none found" in painted(run)
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+
+    drive(test, connect=Broken())
+
+
 def test_escape_clears_the_filter_of_providers_before_it_closes() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect")

@@ -224,7 +224,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     else:
         assert code == 0
         message = "Internal error: BrokeError" in seen[0].replace("\n", " ")
-        assert message is (worker.has_broken and group != "connect")
+        assert message is worker.has_broken
     return worker.has_broken
 
 

@@ -254,7 +254,10 @@ class ConnectScreen(Screen[ConnectResult]):
     @work(exit_on_error=False, group="local-servers")
     async def _find_local_servers(self) -> None:
         """Show which local servers answer."""
-        self._local_models = await self._keys_service.local_models()
+        self._show_local_servers(await self._keys_service.local_models())
+
+    def _show_local_servers(self, models: Mapping[str, str]) -> None:
+        self._local_models = models
         if self.step == "provider":
             self.query_one(Finder).set_rows(self._provider_rows())
 
@@ -306,16 +309,20 @@ class ConnectScreen(Screen[ConnectResult]):
         self._after_check(checked)
 
     @on(Worker.StateChanged)
-    def _end_check(self, event: Worker.StateChanged) -> None:
-        if event.worker is not self._check_worker or event.state not in _ENDED_STATES:
-            return
-        self._check_worker = None
-        self._stop_spinner()
-        if event.state is WorkerState.CANCELLED:
-            self._show_note("Cancelled. Nothing was stored.", "$muted")
-        elif event.state is WorkerState.ERROR:
-            error_name = type(event.worker.error).__name__
-            self._show_note(f"The check failed (internal error: {error_name}). Enter checks again.", "$text-error")
+    def _end_worker(self, event: Worker.StateChanged) -> None:
+        """End the check of a key. Raise the error of a failed worker here, so that the app reports it and continues."""
+        if event.worker is self._check_worker and event.state in _ENDED_STATES:
+            self._check_worker = None
+            self._stop_spinner()
+            if event.state is WorkerState.CANCELLED:
+                self._show_note("Cancelled. Nothing was stored.", "$muted")
+            elif event.state is WorkerState.ERROR:
+                error_name = type(event.worker.error).__name__
+                self._show_note(f"The check failed (internal error: {error_name}). Enter checks again.", "$text-error")
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            if event.worker.group == "local-servers":
+                self._show_local_servers({})
+            raise event.worker.error
 
     def _after_check(self, checked: CheckedKey) -> None:
         name = self._choice.name

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
+from textual.worker import Worker
 
 from qcode.agent.keys.connect import provider_hint
 from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvider
@@ -125,6 +126,13 @@ class ModelPicker(ListScreen[ModelChoice]):
         models = (*provider.models, *(model for model in host_models if model.name not in listed_names))
         self._providers[name] = replace(provider, models=models)
         self.set_rows(self._build_rows())
+
+    @on(Worker.StateChanged)
+    def _end_failed_worker(self, event: Worker.StateChanged) -> None:
+        """Raise the error of a failed worker here, so that the app reports it and continues."""
+        if event.worker.error is not None:
+            self.show_title_and_keys()  # without the provider whose models were being loaded
+            raise event.worker.error
 
     def _build_rows(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())

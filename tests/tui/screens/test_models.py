@@ -138,6 +138,22 @@ def test_models_of_unknown_hosts_are_requested_and_added() -> None:
     drive(test, models=offering)
 
 
+def test_unexpected_error_while_models_load_is_reported() -> None:
+    class Broken(ScriptedModelsService):
+        async def list_host_models(self, provider: str) -> tuple[OfferedModel, ...]:
+            raise RuntimeError("odd answer")
+
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.until(lambda: "Internal error: RuntimeError: odd answer" in run.text)
+        await run.pilot.pause()
+        assert "loading" not in painted(run)
+        await run.pilot.press("escape")
+        await closed(run)
+
+    drive(test, models=Broken(*FULL))
+
+
 def test_unlisted_model_name_can_be_typed() -> None:
     async def test(run: Running) -> None:
         await opened(run)
