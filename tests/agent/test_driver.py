@@ -29,7 +29,7 @@ from qcode.protocol.reply import (
 from tests.fakes.conversation import Model, ended, open_conversation
 from tests.providers.faults.runs import NoServices
 
-LINE = "This sentence is said again and again, all over, and the end is never near.\n"
+LINE = "This sentence repeats again and again, from start to end, and never ends.\n"
 CUT: list[ReplyEvent] = [
     ToolCallStarted(0, "c1", "write"),
     ToolArgsDelta(0, '{"path": "a", "content": "'),
