@@ -328,6 +328,7 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def _send_small(self, send: Callable[[ClientT], Awaitable[ResultT]]) -> ResultT:
         """Return the result of `send`, a small request. Raise `ProviderError` if it fails or takes too long."""
+        await self.load_sdk()  # before the limit, because the host does not cause the time of an import
         try:
             async with asyncio.timeout(SMALL_REQUEST_LIMIT_S):
                 return await send(await self._open_client())
@@ -369,6 +370,15 @@ class SdkProvider(ABC, Generic[ClientT]):
     def warm_up(self) -> None:
         """Import the SDK now, so that the first request does not wait for it. It blocks, so call it in a thread."""
         self._connect()
+
+    async def load_sdk(self) -> None:
+        """Import the SDK and create its client, which may take seconds. Raise `ProviderError`."""
+        try:
+            await self._open_client()
+        except ProviderError:
+            raise
+        except self._all_errors() as error:
+            raise self._convert_error(error) from error
 
     async def _open_client(self) -> ClientT:
         return self._client if self._client is not None else await run_in_thread(self._connect)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
 
 from qcode.agent.keys.connect import KeyVerdict, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -13,14 +15,15 @@ from qcode.providers import streaming
 from qcode.providers.connection import Timeouts
 from qcode.providers.openai.client import OpenAIChatProvider
 from qcode.providers.registry import PROVIDERS, connect
+from tests.fakes.clock import SkippingLoop
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 
 KEY = "sk-canary-0123456789abcdef"
 
 
-def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> KeyVerdict:
-    provider = connect(PROVIDERS[protocol], base_url=address, api_key=key, timeouts=Timeouts(connect=1.0))
-    return asyncio.run(check_key(provider, key_path, limit_s))
+def checked(protocol: str, address: str, key: str = KEY, key_path: str = "") -> KeyVerdict:
+    provider = connect(PROVIDERS[protocol], base_url=address, api_key=key, timeouts=Timeouts(connect=60.0))
+    return asyncio.run(check_key(provider, key_path, limit_s=60.0))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -60,6 +63,20 @@ def test_key_check_that_takes_too_long_says_nothing_about_models(monkeypatch: py
         with pytest.raises(ProviderError, match=r"^openrouter did not answer within 0\.1 s$") as failure:
             asyncio.run(provider.check_path("key"))
     assert failure.value.kind is ErrorKind.TIMEOUT
+
+
+def test_import_of_the_sdk_does_not_use_up_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = SkippingLoop()
+
+    def late_client(**given: Any) -> AsyncOpenAI:
+        loop.skip(100.0)
+        return AsyncOpenAI(**given)
+
+    monkeypatch.setattr("openai.AsyncOpenAI", late_client)
+    with FakeServer("openai", [], api_key=KEY) as server, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        provider = connect(PROVIDERS["openai"], base_url=server.base_url, api_key=KEY)
+        assert runner.run(check_key(provider)).verdict == "accepted"
+    assert loop.skipped_s == 100.0
 
 
 class Failing:

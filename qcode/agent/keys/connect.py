@@ -28,6 +28,7 @@ from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
 from qcode.providers.registry import PROVIDERS, ProviderSpec, Sourced, is_sendable, key_name
 from qcode.providers.sdk import run_in_thread
+from qcode.providers.streaming import SdkProvider
 from qcode.safety.redaction import Redactor
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
@@ -350,9 +351,11 @@ class KeyVerdict:
 async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyVerdict:
     """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
-    `key_path`: see `ProviderSpec`.
+    The limit is for the answers of the host; the SDK is imported before it starts. `key_path`: see `ProviderSpec`.
     """
     try:
+        if isinstance(provider, SdkProvider):
+            await provider.load_sdk()
         async with asyncio.timeout(limit_s):
             if key_path and isinstance(provider, OpenAISdkProvider):
                 await provider.check_path(key_path)

@@ -1,0 +1,35 @@
+"""An event loop whose clock a test can move forward, so that a time limit passes without a pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock is ahead by the skipped seconds."""
+
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+    def skip(self, seconds: float) -> None:
+        """Move the clock forward. Timers that are due then run in the next iteration of the loop."""
+        self.skipped_s += seconds
+
+
+def run_skipping(body: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run `body` like `asyncio.run`, in a `SkippingLoop`."""
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        return runner.run(body)
+
+
+def skip(seconds: float) -> None:
+    """Move the clock of the running loop forward."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SkippingLoop)
+    loop.skip(seconds)
