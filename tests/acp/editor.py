@@ -25,7 +25,7 @@ from tests.fakes.server import FakeServer
 
 Message: TypeAlias = dict[str, Any]
 Choose: TypeAlias = Callable[[Message], object]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 FIRST: Choose = lambda params: select(params["options"][0]["optionId"])  # noqa: E731
 
 

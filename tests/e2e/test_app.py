@@ -173,11 +173,13 @@ def test_first_prompt_is_sent_at_once(cli: CliRunner) -> None:
 
 
 def test_app_survives_a_resize_while_streaming(cli: CliRunner) -> None:
-    with Terminal(cli, "a long reply", "-m", "demo/demo") as terminal:
-        terminal.wait_for("truncated at")
+    script = [Turn(text=[f"line {number}\n\n" for number in range(100)], faults=Faults(stall_after=60))]
+    with FakeServer("openai", script) as server, at(server, "openai", cli, "write 100 lines") as terminal:
+        terminal.wait_for("line 55")
         terminal.resize(40, 15)
+        server.release()
         terminal.resize(120, 40)
-        terminal.wait_for("none missing")
+        terminal.wait_for("line 99")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
         assert is_restored(terminal)

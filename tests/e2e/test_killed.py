@@ -24,7 +24,7 @@ from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Faults, ReceivedRequest, Turn
 
 SHOWN = "The first half of the answer "
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def stalling(asked: ReceivedRequest) -> Turn:

@@ -321,7 +321,7 @@ def _settings(examples: int) -> settings:
 
 TestByHand = Recovery.TestCase
 TestByHand.settings = _settings(50)
-TestManyByHand = pytest.mark.broad(ManyByHand.TestCase)
+TestManyByHand = pytest.mark.broad(pytest.mark.timeout(900)(ManyByHand.TestCase))
 TestManyByHand.settings = _settings(400)
 TestOverOpenAI = OverOpenAI.TestCase
 TestOverOpenAI.settings = _settings(20)

@@ -18,7 +18,7 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         return super().time() + self.skipped_s
 
     def skip(self, seconds: float) -> None:
-        """Move the clock forward. Timers that are due then run in the next iteration of the loop."""
+        """Move the clock forward. Timers that are due now run in the next iteration of the loop."""
         self.skipped_s += seconds
 
 
@@ -28,8 +28,9 @@ def run_skipping(body: Coroutine[Any, Any, ResultT]) -> ResultT:
         return runner.run(body)
 
 
-def skip(seconds: float) -> None:
-    """Move the clock of the running loop forward."""
+async def skip(seconds: float) -> None:
+    """Move the clock of the running loop forward, and let all timers run that are due now."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SkippingLoop)
     loop.skip(seconds)
+    await asyncio.sleep(1e-6)  # the last one of these timers

@@ -27,7 +27,7 @@ from tests.fakes.turns import Faults, Frame, ReceivedRequest, Refusal, Script, T
 ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
 """The protocols that stream text. Faults of bytes, such as `Faults.crlf`, apply only to these."""
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 class Wire(Protocol):

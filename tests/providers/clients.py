@@ -27,13 +27,14 @@ KEY_HEADER = {
     "bedrock": "authorization",
 }
 JSON_HEADERS = {"content-type": "application/json"}
-FAST = Timeouts(connect=5, first_event=20, idle=20, idle_local=20)
+PATIENT = Timeouts(connect=60, first_event=60, idle=60, idle_local=60)
+"""Limits for answers that come at once, long enough for a machine that runs much else."""
 
 each_protocol = pytest.mark.parametrize("protocol", [*SSE_PROTOCOLS, "bedrock"])
 each_protocol_in_text = pytest.mark.parametrize("protocol", SSE_PROTOCOLS)
 
 
-def provider_at(protocol: str, url: str, timeouts: Timeouts = FAST, **more: Any) -> Provider:
+def provider_at(protocol: str, url: str, timeouts: Timeouts = PATIENT, **more: Any) -> Provider:
     address = f"{url}/v1" if protocol.startswith("openai") else url
     spec = PROVIDERS[protocol]
     return connect(spec, base_url=address, api_key=KEY, key_source=spec.key_variables[0], timeouts=timeouts, **more)
@@ -65,7 +66,7 @@ def run_against(
     answer: Answer,
     protocol: str,
     scene: Callable[[Provider, Loopback], Awaitable[None]],
-    timeouts: Timeouts = FAST,
+    timeouts: Timeouts = PATIENT,
 ) -> None:
     async def main() -> None:
         async with Loopback(answer) as server:
@@ -78,7 +79,7 @@ def run_against(
     asyncio.run(main())
 
 
-def failure_of(answer: Answer, protocol: str, timeouts: Timeouts = FAST) -> tuple[ProviderError, list[ReplyEvent]]:
+def failure_of(answer: Answer, protocol: str, timeouts: Timeouts = PATIENT) -> tuple[ProviderError, list[ReplyEvent]]:
     events: list[ReplyEvent] = []
     caught: list[ProviderError] = []
 

@@ -14,10 +14,10 @@ from qcode.protocol.provider import Provider
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.cases import CASES, MODELS
 from tests.providers.clients import (
-    FAST,
     JSON_HEADERS,
     KEY,
     KEY_HEADER,
+    PATIENT,
     collect,
     each_protocol,
     each_protocol_in_text,
@@ -105,7 +105,7 @@ def test_base_url_works_with_and_without_a_version(protocol: str, suffix: str) -
     async def main() -> None:
         async with Loopback(Answer([stream_of(protocol)])) as server:
             url = server.url + ("/v1" if protocol.startswith("openai") and not suffix.startswith("/v1") else suffix)
-            provider = connect(PROVIDERS[protocol], base_url=url, api_key=KEY, timeouts=FAST)
+            provider = connect(PROVIDERS[protocol], base_url=url, api_key=KEY, timeouts=PATIENT)
             await collect(provider, protocol)
             await provider.close()
             path = server.requests[0].path

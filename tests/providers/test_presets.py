@@ -18,7 +18,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers import azure
 from qcode.providers.registry import PROVIDERS, ProviderSpec, base_url_of, connect
 from tests.providers.cases import READ_FILE
-from tests.providers.clients import FAST, stream_of
+from tests.providers.clients import PATIENT, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
 
 KEY = "key-0123456789"
@@ -98,7 +98,7 @@ def sent(
                 monkeypatch.delenv(name, raising=False)
             monkeypatch.setenv("HTTP_PROXY", server.url)
             monkeypatch.setenv("http_proxy", server.url)
-            provider = connect(spec, base_url=base_url, api_key=KEY, timeouts=FAST, **more)
+            provider = connect(spec, base_url=base_url, api_key=KEY, timeouts=PATIENT, **more)
             async for _ in provider.stream(request):
                 pass
             await provider.close()

@@ -12,6 +12,7 @@ import pytest
 from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, WILL_OPEN, fill_form, parse_form, visit
 from qcode.protocol.approvals import Choice
 from tests.agent.mcp.serving import ServerFolders, call, open_servers, texts
+from tests.fakes.clock import run_skipping, skip
 
 
 class Asked:
@@ -191,14 +192,18 @@ FORM = {"message": "Who are you?", "requestedSchema": schema(name={"type": "stri
 URL = {"mode": "url", "message": "Log in", "url": "https://h.example/x", "elicitationId": "1"}
 
 
+LIMIT_S = 60.0
+
+
 async def late(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
-    await asyncio.sleep(1.2)
+    """Answer after the time limit of the call."""
+    await skip(LIMIT_S + 1)
     return "Jo"
 
 
 def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) -> None:
     async def body() -> None:
-        async with open_servers(folders.servers(folders.spec(timeout_s=1))) as servers:
+        async with open_servers(folders.servers(folders.spec(timeout_s=LIMIT_S))) as servers:
 
             async def said(params: dict[str, Any], ask: Any = None) -> str:
                 return (await call(servers, "fake__ask", {"params": params}, ask=ask)).content
@@ -215,7 +220,7 @@ def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) 
             assert alone.startswith('{"action": "cancel"}\n[The server asked the user: "Who are you?"')
             assert alone.endswith("No user can answer, so it was cancelled.]")
 
-    asyncio.run(body())
+    run_skipping(body())
 
 
 def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders: ServerFolders) -> None:

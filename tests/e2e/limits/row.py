@@ -52,7 +52,7 @@ BIG_CUT = '{"path": "big.py", "content": "line one\\nline tw'
 SHELL_CUT = '{"command": "touch made.txt; echo do'
 TWO_DONE = ("call", "text")
 
-PATIENT = Timeouts(connect=5, first_event=5, idle=5, idle_local=5)
+PATIENT = Timeouts(connect=60, first_event=60, idle=60, idle_local=60)
 HALF_CALLS: Mapping[ProtocolName, str] = {"gemini": "calls arrive whole: a half one never arrives"}
 GEMINI_ONLY: Mapping[ProtocolName, str] = {
     "openai": "no such reason in this protocol",

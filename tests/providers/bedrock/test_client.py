@@ -22,7 +22,7 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
 from qcode.providers.bedrock.client import INSTALL_HINT
 from qcode.providers.registry import PROVIDERS, connect
-from tests.providers.clients import FAST, JSON_HEADERS, collect, request_for, stream_of
+from tests.providers.clients import JSON_HEADERS, PATIENT, collect, request_for, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -35,7 +35,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bedrock(url: str = "", **more: Any) -> Provider:
-    return connect(PROVIDERS["bedrock"], base_url=url, timeouts=FAST, **more)
+    return connect(PROVIDERS["bedrock"], base_url=url, timeouts=PATIENT, **more)
 
 
 def failure_of(provider: Provider) -> ProviderError:

@@ -13,7 +13,7 @@ from qcode.providers.connection import Connection
 from qcode.providers.direct import can_connect_directly
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.cases import CASES, MODELS
-from tests.providers.clients import FAST, KEY, collect, each_protocol_in_text, provider_at, run_against, stream_of
+from tests.providers.clients import KEY, PATIENT, collect, each_protocol_in_text, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
 
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
@@ -64,7 +64,7 @@ def test_anthropic_token_is_sent_as_the_sdk_sends_it(monkeypatch: pytest.MonkeyP
     async def main() -> Request:
         async with Loopback(Answer([stream_of("anthropic")])) as server:
             provider = connect(
-                PROVIDERS["anthropic"], base_url=server.url, api_key=KEY, key_source=TOKEN, timeouts=FAST
+                PROVIDERS["anthropic"], base_url=server.url, api_key=KEY, key_source=TOKEN, timeouts=PATIENT
             )
             await collect(provider, "anthropic")
             await provider.close()
@@ -105,7 +105,7 @@ def test_empty_configured_header_removes_the_default_with_and_without_the_sdk(wa
 def test_no_key_header_is_sent_without_a_key(protocol: str) -> None:
     async def main() -> Request:
         async with Loopback(Answer([stream_of(protocol)])) as server:
-            provider = connect(PROVIDERS[protocol], base_url=server.url, timeouts=FAST)
+            provider = connect(PROVIDERS[protocol], base_url=server.url, timeouts=PATIENT)
             await collect(provider, protocol)
             await provider.close()
             return server.requests[0]

@@ -34,7 +34,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.providers.connection import Timeouts
 from qcode.text.json import JsonObject
 from tests.providers.cases import MODELS
-from tests.providers.clients import FAST, KEY, provider_at
+from tests.providers.clients import KEY, PATIENT, provider_at
 from tests.providers.events import recording
 from tests.providers.loopback import Answer, Loopback
 
@@ -93,7 +93,7 @@ def run(
     protocol: str,
     *answers: Answer,
     retries: int = 0,
-    timeouts: Timeouts = FAST,
+    timeouts: Timeouts = PATIENT,
     url: str = "",
     cancels: bool = False,
     before: Callable[[Loopback], None] = lambda server: None,
