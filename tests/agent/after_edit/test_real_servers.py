@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
+from qcode.agent.after_edit import client
 from qcode.agent.after_edit.commands import CommandScope
 from qcode.agent.after_edit.session import AfterEdit
 from qcode.agent.options import Options, RunContext
@@ -29,7 +30,16 @@ from qcode.tools.workspace import Scratch, Workspace
 
 pytestmark = [pytest.mark.broad, pytest.mark.timeout(500)]
 INSTALL_S = 300
+QUIET_S = 3.0
+"""Seconds without a new report after which a report is final, long enough for a machine that runs much else."""
 NPM = ("typescript-language-server@5", "typescript@5")
+
+
+@pytest.fixture(autouse=True)
+def _slow_servers_may_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a server time for its second report: the first one has only syntax errors."""
+    monkeypatch.setattr(client, "QUIET_S", QUIET_S)
+    monkeypatch.setattr(client, "QUIET_UNVERSIONED_S", QUIET_S)
 
 
 @pytest.fixture(scope="module")

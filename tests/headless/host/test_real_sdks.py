@@ -195,7 +195,7 @@ def talk(command: list[str], name: str, base: Path) -> tuple[Any, Path, FakeServ
     with FakeServer("openai", SCRIPTS[name]) as server:
         flags = [f"model={MODEL}", f"base-url={server.base_url}"]
         done = subprocess.run(
-            [*command, name, *flags], env=env, capture_output=True, text=True, timeout=90, check=False
+            [*command, name, *flags], env=env, capture_output=True, text=True, timeout=400, check=False
         )
         server.release()
     assert done.returncode == 0, (done.stdout, done.stderr)

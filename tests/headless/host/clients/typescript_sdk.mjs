@@ -215,7 +215,12 @@ const scenarios = {
         const calc = createSdkMcpServer({ name: "calc", version: "1.0.0", tools: [add] });
         const fake = JSON.parse(process.env.HOST_SERVER);
         changes.push(await run.setMcpServers({ calc, fake, bad: { type: "stdio", command: "/nonexistent" } }));
-        changes.push((await run.mcpServerStatus()).map((one) => [one.name, one.status]));
+        let states = await run.mcpServerStatus();
+        while (states.some((one) => one.status === "pending")) { // on a busy machine a server starts later
+          await new Promise((resolve) => setTimeout(resolve, 100));
+          states = await run.mcpServerStatus();
+        }
+        changes.push(states.map((one) => [one.name, one.status]));
         steps[0]();
       } else if (message.type === "result") {
         changes.push(await run.setMcpServers({}));
