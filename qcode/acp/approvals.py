@@ -12,7 +12,7 @@ from typing import TypeAlias
 from qcode.acp import cards
 from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
-from qcode.agent.mcp.elicitation import DECLINE
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT
 from qcode.protocol.approvals import (
     ASKED_BY_QCODE,
     CHANGE_APPROACH,
@@ -177,6 +177,7 @@ async def _ask_for_several(
     From the second request on, the first option sends the choices. A client without a user chooses it.
     """
     *choice_options, skip = options_of(question)
+    actions = [option for choice, option in zip(question.choices, choice_options, strict=True) if choice.is_action]
     chosen: list[PermissionOption] = []
     while True:
         labels = [
@@ -189,7 +190,7 @@ async def _ask_for_several(
         picked = await _pick_option(session_id, tool_call, options, client)
         if not isinstance(picked, PermissionOption):
             return picked
-        if picked not in open_options:
+        if picked not in open_options or picked in actions:
             return picked.decision
         chosen.append(picked)
 
@@ -254,6 +255,7 @@ async def _ask_with_form(
         choices: list[Json] = [
             {"const": choice.label, "title": f"{choice.label}: {choice.detail}" if choice.detail else choice.label}
             for choice in question.choices
+            if not (question.is_multi_select and choice.is_action)
         ]
         if question.is_multi_select:
             properties["answer"] = {"type": "array", "title": "Answers", "items": {"anyOf": choices}}
@@ -274,7 +276,10 @@ async def _ask_with_form(
     content = answer.get("content")
     match answer.get("action"):
         case "accept" if isinstance(content, dict):
-            return _form_answer(question, content.get("answer"), content.get("other")) or _skip(question)
+            filled_in = _form_answer(question, content.get("answer"), content.get("other"))
+            if filled_in is None and question.is_multi_select and LEAVE_OUT in labels:
+                return Answer(LEAVE_OUT)
+            return filled_in or _skip(question)
         case "decline" if question.server and DECLINE in labels:
             return Answer(DECLINE)  # the choice of the server's form with this label
         case "cancel" if not question.server:
@@ -286,7 +291,7 @@ async def _ask_with_form(
 
 def _form_answer(question: Question, chosen: Json, other: Json) -> Answer | None:
     """Return the answer in the fields of a form; None if they contain none."""
-    labels = [choice.label for choice in question.choices]
+    labels = [choice.label for choice in question.choices if not (question.is_multi_select and choice.is_action)]
     text = other if isinstance(other, str) and other.strip() else ""
     if question.is_multi_select:
         picked = chosen if isinstance(chosen, list) else []

@@ -103,8 +103,7 @@ def is_planning(policy: Policy) -> bool:
 class PendingCalls:
     """Judged calls that have not run yet, and open approvals. Records the decision about each call.
 
-    `watch_changes` detects the files that a run changes; `accept_changes` wraps the run of a call whose files the user
-    approved.
+    `watch_changes` detects the files that a run changes; `accept_changes` wraps the run of a call with approved files.
     """
 
     hooks: CallHooks | None = None  # run before a call is judged, and after it ran
@@ -134,11 +133,13 @@ class PendingCalls:
         question: str,
         detail: str,
         choices: tuple[Choice, ...],
+        *,
+        is_multi_select: bool = False,
     ) -> str | None:
         """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
         self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else ASKED_BY_QCODE
-        approval = Question(call, question, detail, choices, server, self._question_count)
+        approval = Question(call, question, detail, choices, server, self._question_count, is_multi_select)
         self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
@@ -325,8 +326,7 @@ class PendingCalls:
         """Return whether the call runs without asking once edits are accepted."""
         if policy.mode != "default":
             return False
-        spec = self._toolbox.spec(resolved.name)
-        return policy.with_mode("accept-edits").judge(spec, resolved.arguments).is_allowed
+        return policy.with_mode("accept-edits").judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
     def settle_answer(self, call_id: str, decision: Decision) -> ApprovalAnswered | AskApproval | None:
         """Settle an open approval by the user's decision; return None if no approval with this id is open.

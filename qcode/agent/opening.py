@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.hooks.events import Hook
-    from qcode.agent.mcp.elicitation import Ask
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.recording import Recording
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from qcode.agent.skills.tool import SkillTool
     from qcode.agent.telemetry import Observer
     from qcode.agent.telemetry.tracing import Tracing
+    from qcode.protocol.approvals import Ask
     from qcode.protocol.provider import Provider
     from qcode.safety.redaction import Redactor
     from qcode.tools.web_search import WebSearch

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
     from decimal import Decimal
 
     from qcode.protocol.messages import Block, ToolCall
@@ -164,10 +164,6 @@ class ImpossibleCall:
         return self.call.call_id
 
 
-Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]"
-"""Asks the user a question, given its text, details and choices; returns the answer, None if it was dismissed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of several answers."""
@@ -175,6 +171,19 @@ class Choice:
     label: str
     detail: str = ""
     """Explains the answer; it may be empty."""
+    is_action: bool = False
+    """The choice is not an answer in itself, such as `Decline`. It is never combined with other choices."""
+
+
+class Ask(Protocol):
+    """Asks the user a question, given its text, details and choices; returns the answer, None if it was dismissed.
+
+    With `is_multi_select`, the answer to several choices is the text of `Answer.of_choices`.
+    """
+
+    def __call__(
+        self, question: str, detail: str, choices: tuple[Choice, ...], *, is_multi_select: bool = False
+    ) -> Awaitable[str | None]: ...
 
 
 SKIPPED_QUESTION = "The user skipped the question. Choose the most likely intention and continue."

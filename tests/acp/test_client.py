@@ -17,7 +17,7 @@ from qcode.acp import approvals
 from qcode.acp.cards import CallCard, change_content, title_of
 from qcode.acp.client import read_servers
 from qcode.agent.options import Options
-from qcode.protocol.approvals import Deny, ToolApproval
+from qcode.protocol.approvals import Answer, Choice, Decision, Deny, Question, ToolApproval
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile
 from qcode.text.json import JsonObject
@@ -284,6 +284,29 @@ def test_question_with_several_answers_is_asked_until_they_are_sent_without_form
         assert editor.server is not None
         assert result in editor.server.requests[-1].results[-1].content
     assert [[option["name"] for option in item["options"]] for item in asked] == names
+
+
+@pytest.mark.parametrize(
+    ("content", "decision"),
+    [
+        ({"answer": ["b", "a"]}, Answer("a, b")),
+        ({}, Answer("Leave it out")),
+        ({"answer": ["Decline"]}, Answer("Leave it out")),
+    ],
+)
+def test_list_of_a_server_offers_only_its_values(content: JsonObject, decision: Decision) -> None:
+    choices = (Choice("a"), Choice("b"), Choice("Leave it out", is_action=True), Choice("Decline", is_action=True))
+    question = Question(ToolCall("c1", "fake__ask", "{}"), "Which?", "", choices, "fake", 1, is_multi_select=True)
+    asked: list[Any] = []
+
+    async def client(method: str, params: JsonObject) -> JsonObject:
+        asked.append(params)
+        return {"action": "accept", "content": content}
+
+    card = CallCard("1", "c1", "fake__ask")
+    assert asyncio.run(approvals.ask(question, card, "s", "/work", client, has_forms=True)) == decision
+    values = asked[0]["requestedSchema"]["properties"]["answer"]["items"]["anyOf"]
+    assert [value["const"] for value in values] == ["a", "b"]
 
 
 def test_client_that_approves_everything_answers_a_question_with_several_answers(connect: Connect, work: Path) -> None:

@@ -57,6 +57,16 @@ def test_empty_answer_to_a_free_question_is_asked_again() -> None:
     assert "Type an answer and press Enter. Ctrl+D leaves the question unanswered." in output
 
 
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("2", "2"), ("Decline", "Decline"), ("leave it out", "Leave it out"), ("none", "none")]
+)
+def test_number_typed_at_a_field_of_a_server_is_its_value(typed: str, answer: str) -> None:
+    actions = (Choice("Leave it out", is_action=True), Choice("Decline", is_action=True))
+    decisions, output = answers(Question(ASKS, "How many?", "Count", actions), typed)
+    assert decisions == [Answer(answer)]
+    assert 'Type an answer, or "Leave it out" or "Decline".' in output
+
+
 def test_free_answer_may_have_several_lines() -> None:
     assert answers(question(), "one\\", "two")[0] == [Answer("one\ntwo")]
 

@@ -279,6 +279,23 @@ def test_marks_survive_a_resize() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "answer"), [(("1", "2", "enter"), "a, b"), (("1", "3"), "Decline"), (("down", "down", "enter"), "Decline")]
+)
+def test_action_of_a_server_is_chosen_alone(keys: tuple[str, ...], answer: str) -> None:
+    choices = (Choice("a"), Choice("b"), Choice("Decline", is_action=True))
+    conversation = _script(Question(CALL, "Which?", choices=choices, server="fake", is_multi_select=True))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "  3 Decline" in run.screen
+        await run.pilot.press(*keys)
+        await run.until_idle()
+        assert [answer.text for answer in _answered(conversation) if isinstance(answer, Answer)] == [answer]
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize(
     ("typed", "answer"),
     [
         (("1,3",), 'Lint, "Unit, fast"'),

@@ -180,6 +180,31 @@ def test_hidden_characters_of_a_choice_are_escaped_once() -> None:
     drive(test, conversation)
 
 
+ACTIONS = (Choice("Leave it out", is_action=True), Choice("Decline", is_action=True))
+FIELD = Question(ASK, "How many?", "Count", ACTIONS, server="fake")
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [(("2", "enter"), "2"), (("escape", "2"), "Leave it out"), (("up", "down", "down", "down", "enter"), "Decline")],
+)
+def test_field_of_a_server_without_choices_opens_its_text_field(keys: tuple[str, ...], answer: str) -> None:
+    conversation = _script(FIELD)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run, is_late=False)
+        await run.pilot.press("1")
+        assert run.app.widgets.prompt.text == "1"
+        run.clock.now += GUARD_SECONDS
+        assert run.app.focused is _field(run)
+        assert "  1 Write an answer (t)" in run.screen
+        await _press_slowly(run, *keys)
+        await run.until_idle()
+        assert [decision for _, decision in conversation.answers] == [Answer(answer)]
+
+    drive(test, conversation)
+
+
 def test_label_of_a_server_is_not_escaped_again() -> None:
     question = Question(ASK, "Which?", choices=(Choice("a\\u200bb"), Choice("dir\\x5csub")), server="fake")
     conversation = _script(question)

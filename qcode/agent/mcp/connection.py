@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
-from qcode.agent.mcp.elicitation import Ask, fill_form, visit
+from qcode.agent.mcp.elicitation import fill_form, visit
 from qcode.agent.mcp.session import (
     RejectedEntries,
     ServerListing,
@@ -41,7 +41,7 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
-from qcode.protocol.approvals import Choice
+from qcode.protocol.approvals import Ask, Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qcode.agent.keys.store import KeyStore
     from qcode.agent.mcp.credentials import Credentials
-    from qcode.agent.mcp.elicitation import Ask
+    from qcode.protocol.approvals import Ask
 
     Sample: TypeAlias = Callable[
         [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]

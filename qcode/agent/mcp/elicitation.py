@@ -10,20 +10,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from qcode.protocol.approvals import Choice
+from qcode.protocol.approvals import Ask, Choice
 from qcode.text.clean import single_spaced, visible, visible_rows
 from qcode.text.json import Json, JsonObject, text_in
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
-
-Ask: TypeAlias = Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]
-"""Asks a question with its details and choices; returns the answer, None if the user dismissed it."""
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 """The user's reaction as the protocol names it. `cancel`: dismissed without an answer."""
@@ -119,7 +116,7 @@ class FormField:
         try:
             return self.checked_list([self._choice(typed)])  # a title may have a comma: "Bread, white"
         except ValueError:
-            return self.checked_list([self._choice(text) for text in typed.split(",") if text.strip()])
+            return self.checked_list([self._choice(text) for text in _split_choices(typed)])
 
     def checked_list(self, values: list[str]) -> list[str]:
         """Return the values without duplicates; raise `ValueError` if their number breaks `minItems` or `maxItems`."""
@@ -271,7 +268,8 @@ async def _ask_field(question: str, field: FormField, ask: Ask) -> _FieldAnswer:
     problem = ""
     offered = _offered_values(field)
     for _ in range(_MAX_ATTEMPTS):
-        answer = await ask(question, _detail(field, problem), _shown_choices(field, offered))
+        choices = _shown_choices(field, offered)
+        answer = await ask(question, _detail(field, problem), choices, is_multi_select=field.kind == "array")
         if answer is None:
             break
         if answer == DECLINE:
@@ -279,11 +277,30 @@ async def _ask_field(question: str, field: FormField, ask: Ask) -> _FieldAnswer:
         if answer == LEAVE_OUT and not field.is_required:
             return _FieldAnswer("accept")
         try:
-            value = offered[answer] if answer in offered else field.parse_answer(answer)
+            value = _chosen_value(answer, offered, field)
             return _FieldAnswer("accept", field.checked_list(value) if isinstance(value, list) else value)
         except ValueError as error:
             problem = str(error)
     return _FieldAnswer("cancel")
+
+
+def _chosen_value(answer: str, offered: Mapping[str, Value], field: FormField) -> Value:
+    """Return the value of an answer: of one choice, of several, or as the user typed it; may raise `ValueError`."""
+    if answer in offered:
+        return offered[answer]
+    labels = _split_choices(answer) if field.kind == "array" else []
+    if labels and all(label in offered for label in labels):
+        chosen = [offered[label] for label in labels]
+        return [text for value in chosen if isinstance(value, list) for text in value]
+    return field.parse_answer(answer)
+
+
+def _split_choices(answer: str) -> list[str]:
+    """Return the labels in the text of `Answer.of_choices`, or in a list that the user typed."""
+    import csv  # loads with the first list
+
+    rows = csv.reader(answer.replace("\nOther: ", ", ").split("\n"), skipinitialspace=True)
+    return [label.strip() for row in rows for label in row if label.strip()]
 
 
 def _detail(field: FormField, problem: str) -> str:
@@ -293,7 +310,7 @@ def _detail(field: FormField, problem: str) -> str:
     if isinstance(expected := field.schema.get("format"), str):
         rows.append(f"Expected: {expected}")
     if field.kind == "array":
-        rows.append("Several answers: separate them with commas.")
+        rows.append("Several answers are possible.")
     if field.is_secret:
         rows += ["", _WARNING]
     if problem:
@@ -326,10 +343,14 @@ def _offered_values(field: FormField) -> dict[str, Value]:
 
 def _shown_choices(field: FormField, offered: Mapping[str, Value]) -> tuple[Choice, ...]:
     default = field.default
-    rows = [Choice(label, "the default" if value == default else "") for label, value in offered.items()]
+    is_list = field.kind == "array"
+    rows = [
+        Choice(label, "the default" if value == default else "", is_action=is_list and value == default)
+        for label, value in offered.items()
+    ]
     if not field.is_required:
-        rows.append(Choice(LEAVE_OUT))
-    return (*rows, Choice(DECLINE, "tell the server that you do not answer"))
+        rows.append(Choice(LEAVE_OUT, is_action=True))
+    return (*rows, Choice(DECLINE, "tell the server that you do not answer", is_action=True))
 
 
 async def visit(message: str, url: str, ask: Ask) -> Action:

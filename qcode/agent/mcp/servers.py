@@ -49,9 +49,9 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.mcp.connection import ServerConnection
-    from qcode.agent.mcp.elicitation import Ask
     from qcode.agent.mcp.session import ServerListing
     from qcode.agent.mcp.tools import CheckedTool
+    from qcode.protocol.approvals import Ask
 
 START_WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""

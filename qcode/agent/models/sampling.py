@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
 
     from qcode.agent.conversation import Conversation
-    from qcode.agent.mcp.elicitation import Ask
+    from qcode.protocol.approvals import Ask
 
 MAX_TOKENS = 4_000
 """The maximum output cap of a request."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.claude.rules import QCODE_MODES, convert_rule
 from qcode.agent.claude.tool_names import UntranslatableError, from_claude
-from qcode.agent.mcp.elicitation import DECLINE
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT
 from qcode.agent.outcomes import decision_without_user
 from qcode.headless.host.lines import MAX_LINE_CHARS, Names
 from qcode.headless.host.requests import RunControls
@@ -80,18 +80,22 @@ class HostApprovals:
 
     async def _ask_with_form(self, question: Question) -> Decision:
         """Send a question of a tool server as a form with one field; only the TypeScript SDK shows it."""
-        answer: JsonObject = {"type": "string"}
-        if question.choices:
-            answer["enum"] = [choice.label for choice in question.choices]
-        schema: JsonObject = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+        may_leave_out = any(choice.label == LEAVE_OUT for choice in question.choices)
+        schema: JsonObject = {"type": "object", "properties": {"answer": _answer_schema(question)}}
+        if not may_leave_out:
+            schema["required"] = ["answer"]
         fields: JsonObject = {"mcp_server_name": question.server, "message": question.text, "mode": "form"}
         try:
             reply = await self._wire.request("elicitation", {**fields, "requested_schema": schema})
         except HostError:
             return Deny()
         match reply:
-            case {"action": "accept", "content": {"answer": str(text)}}:
+            case {"action": "accept", "content": {"answer": str(text)}} if text:
                 return Answer(text)
+            case {"action": "accept", "content": {"answer": list(labels)}} if labels:
+                return Answer.of_choices(label for label in labels if isinstance(label, str))
+            case {"action": "accept"} if may_leave_out:
+                return Answer(LEAVE_OUT)
             case {"action": "decline"} if any(choice.label == DECLINE for choice in question.choices):
                 return Answer(DECLINE)
             case _:
@@ -197,6 +201,16 @@ class HostApprovals:
         kind = shown_line(str(update.get("type")), 40)
         text = f"a permission update was not applied ({kind}): only the proposed rule can be kept"
         self._controls.notice(Notice("warning", text))
+
+
+def _answer_schema(question: Question) -> JsonObject:
+    """Return the JSON Schema of the answer to a question of a tool server."""
+    values: list[Json] = [choice.label for choice in question.choices if not choice.is_action]
+    if question.is_multi_select:
+        return {"type": "array", "items": {"type": "string", "enum": values}}
+    if values:
+        return {"type": "string", "enum": [choice.label for choice in question.choices]}
+    return {"type": "string"}
 
 
 def request_fields(approval: CallApproval, names: Names) -> JsonObject:

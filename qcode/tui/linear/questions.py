@@ -93,8 +93,8 @@ class LinearQuestions:
         form = form_of(approval)
         draft = approval.draft if isinstance(approval, ToolApproval) else None
         self._print_question(approval, form)
-        if form.is_text_only:
-            return await self._read_text(form)
+        if form.begins_with_text:
+            return await self._read_text_or_action(form)
         self._show_choices(form.options)
         if draft is not None:
             self._view.print_text(_EDIT_LINE)
@@ -222,6 +222,16 @@ class LinearQuestions:
                 return form.text_decision(text) if text else Deny()
             self._view.print_text("Type an answer and press Enter. Ctrl+D leaves the question unanswered.")
         return Deny()
+
+    async def _read_text_or_action(self, form: Form) -> Decision:
+        """Read an answer, or the label of another option, such as `Decline`. A number is an answer, too."""
+        actions = {option.label.lower(): option.decision for option in form.options if option.decision is not None}
+        if actions:
+            labels = " or ".join(f'"{option.label}"' for option in form.options if option.decision is not None)
+            self._view.print_text(f"Type an answer, or {labels}.")
+        decision = await self._read_text(form)
+        typed = decision.text.lower() if isinstance(decision, Answer) else ""
+        return actions.get(typed) or decision
 
     async def _edit_call(self, draft: Draft) -> Revise | None:
         """Let the user edit a call in their editor; return None if they have not changed it."""

@@ -369,7 +369,7 @@ class ApprovalPanel(Vertical, can_focus=True):
                 self._text_field.replace_in_one_step("\n" * self._pending_breaks, *sorted(self._text_field.selection))
                 self._pending_breaks = 0
             return False
-        if not (self._form.is_text_only and self._is_guarded()):
+        if not (self._form.begins_with_text and self._is_guarded()):
             return False
         if isinstance(event, events.Paste):
             self._paste_into_draft(event.text)
@@ -464,7 +464,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if approval.id != self._text_field_id:
             self._text_field.text, self._text_field_id, self._moved_draft = "", approval.id, None
         self.view.open(self._shown_detail)
-        if self._form.is_text_only:
+        if self._form.begins_with_text:
             self._open_field()
         else:
             self._show_choices()

@@ -115,6 +115,8 @@ class Form:
     """
     writing_caption: str = "writing a reason"
     """The words of the status line while the text field is open."""
+    begins_with_text: bool = False
+    """The text field is open at first, because no option is an answer in itself."""
 
     @property
     def is_multi_select(self) -> bool:
@@ -220,6 +222,7 @@ def form_of(approval: PanelQuestion) -> Form:
                 "Your answer",
                 typing_caption="typing an answer",
                 writing_caption="writing an answer",
+                begins_with_text=_is_answered_by_text(approval),
             )
         case PlanApproval(is_trusted=is_trusted):
             ask_first, accept_edits, *no_options = _PLAN_OPTIONS
@@ -359,12 +362,18 @@ def _answers_to(question: Question) -> tuple[Option, ...]:
             make_visible(choice.label),
             decision=Answer(choice.label),
             detail=make_visible(choice.detail),
-            is_checked=is_checked,
+            is_checked=None if choice.is_action else is_checked,
         )
         for choice in question.choices
     )
-    label = "Other: write an answer" if choices else "Write an answer"
-    return (*choices, Option(label, "t", is_checked=is_checked))
+    if _is_answered_by_text(question):
+        return (Option("Write an answer", "t"), *choices)
+    return (*choices, Option("Other: write an answer", "t", is_checked=is_checked))
+
+
+def _is_answered_by_text(question: Question) -> bool:
+    """Return whether no choice is an answer in itself."""
+    return all(choice.is_action for choice in question.choices)
 
 
 @dataclass(frozen=True, slots=True)

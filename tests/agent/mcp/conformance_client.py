@@ -66,7 +66,7 @@ async def _used(servers: Servers) -> bool:
     return status.state == "sign-in"
 
 
-async def _accept(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+async def _accept(question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
     return choices[0].label
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from qcode.agent.mcp.context import ServerContext
-from qcode.agent.mcp.elicitation import Ask
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
+from qcode.protocol.approvals import Ask
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 from tests.fakes import warm_tool_server

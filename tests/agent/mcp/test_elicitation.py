@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, WILL_OPEN, fill_form, parse_form, visit
-from qcode.protocol.approvals import Choice
+from qcode.protocol.approvals import Answer, Choice
 from tests.agent.mcp.serving import ServerFolders, call, open_servers, texts
 from tests.fakes.clock import run_skipping, skip
 
@@ -22,7 +22,7 @@ class Asked:
         self._answers = list(answers)
         self.seen: list[tuple[str, str, tuple[str, ...]]] = []
 
-    async def __call__(self, question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+    async def __call__(self, question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
         self.seen.append((question, detail, tuple(choice.label for choice in choices)))
         return self._answers.pop(0)
 
@@ -99,7 +99,7 @@ _LONG = "x" * 300
     ],
 )
 def test_shown_choice_sends_its_value(field: dict[str, Any], number: int, value: object) -> None:
-    async def choose(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+    async def choose(question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
         assert len({choice.label for choice in choices}) == len(choices)
         return choices[number].label
 
@@ -111,6 +111,41 @@ def test_choice_with_a_comma_can_be_typed() -> None:
     field = {"type": "array", "items": {"enum": ["w", "r"], "enumNames": ["Bread, white", "Rye"]}}
     assert filled(schema(one=field), "bread, white") == ("accept", {"one": ["w"]})
     assert filled(schema(one=field), "w, rye") == ("accept", {"one": ["w", "r"]})
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        (Answer.of_choices(["Bread, white", "Rye"]), ["w", "r"]),
+        (Answer.of_choices(["Bread, white"]), ["w"]),
+        (Answer.of_choices(["Rye"], "1. Decline, bread, white"), None),
+        (Answer.of_choices(["Rye"], "w"), ["r", "w"]),
+        (Answer.of_choices(["3. Decline", "Rye"]), ["d", "r"]),
+        (Answer("Bread, white, Rye"), None),
+    ],
+)
+def test_several_checked_choices_are_a_list_of_values(answer: Answer, value: list[str] | None) -> None:
+    kinds = {"enum": ["w", "r", "d"], "enumNames": ["Bread, white", "Rye", DECLINE]}
+    asked = Asked(answer.text, None)
+    found = asyncio.run(fill_form("srv", "Tell me", schema(one={"type": "array", "items": kinds}), asked))
+    assert found == (("accept", {"one": value}) if value else ("cancel", {}))
+
+
+def test_choices_that_are_no_values_are_marked_and_only_a_list_asks_for_several() -> None:
+    asked: list[tuple[bool, dict[str, bool]]] = []
+
+    async def ask(question: str, detail: str, choices: Sequence[Choice], *, is_multi_select: bool = False) -> str:
+        asked.append((is_multi_select, {choice.label: choice.is_action for choice in choices}))
+        return LEAVE_OUT
+
+    items = {"enum": ["a", "b"]}
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": {"list": {"type": "array", "items": items, "default": ["a", "b"]}, "size": {"type": "integer"}},
+    }
+    asyncio.run(fill_form("srv", "Tell me", found, ask))
+    assert asked[0] == (True, {"a, b": True, "a": False, "b": False, LEAVE_OUT: True, DECLINE: True})
+    assert asked[1] == (False, {LEAVE_OUT: True, DECLINE: True})
 
 
 def test_form_with_several_fields_is_shown_before_it_is_sent() -> None:
@@ -195,7 +230,7 @@ URL = {"mode": "url", "message": "Log in", "url": "https://h.example/x", "elicit
 LIMIT_S = 60.0
 
 
-async def late(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+async def late(question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
     """Answer after the time limit of the call."""
     await skip(LIMIT_S + 1)
     return "Jo"
@@ -230,7 +265,7 @@ def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders
         async with open_servers(folders.servers(folders.spec())) as servers:
             asked, withdrawn = asyncio.Event(), asyncio.Event()
 
-            async def wait(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+            async def wait(question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
                 asked.set()
                 try:
                     return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]

@@ -78,7 +78,7 @@ class Answers:
         self._answers = list(answers)
         self.asked: list[str] = []
 
-    async def __call__(self, question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+    async def __call__(self, question: str, detail: str, choices: Sequence[Choice], **_: bool) -> str | None:
         self.asked.append(f"{question}\n{detail}\n{', '.join(choice.label for choice in choices)}")
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 

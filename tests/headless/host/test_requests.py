@@ -328,6 +328,46 @@ def test_question_of_a_server_is_an_elicitation(
     assert {name: given[name] for name in answer} == answer
 
 
+LISTS = {
+    "message": "Set it up",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "parts": {"type": "array", "items": {"type": "string", "enum": ["a", "b, c", "d"]}},
+            "count": {"type": "integer"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "count", "sent"),
+    [
+        ({"answer": ["d", "b, c"]}, {"answer": "3"}, {"parts": ["d", "b, c"], "count": 3}),
+        ({"answer": []}, {}, {}),
+        ({}, {"answer": "4"}, {"count": 4}),
+    ],
+)
+def test_lists_and_numbers_of_a_server_are_fields_of_their_type(
+    parts: dict[str, Any], count: dict[str, Any], sent: dict[str, Any], tmp_path: Path
+) -> None:
+    script = [Turn(calls=(Call("fake__ask", json.dumps({"params": LISTS})),)), Turn(text="Done.")]
+    config = json.dumps({"mcpServers": {"fake": FAKE}})
+    with hosting(tmp_path, script, *PROMPTED, "--mcp-config", config, "--allowed-tools", "mcp(fake/*)") as host:
+        host.greet()
+        host.ask()
+        asked = []
+        for content in (parts, count, {"answer": "Send"}):
+            request = host.request("elicitation")
+            asked.append(request["request"]["requested_schema"]["properties"]["answer"])
+            host.answer(request, action="accept", content=content)
+        host.result()
+        result = host.server.requests[-1].results[0].content
+        host.end()
+    assert asked[:2] == [{"type": "array", "items": {"type": "string", "enum": ["a", "b, c", "d"]}}, {"type": "string"}]
+    assert json.loads(result[result.index("{") :])["content"] == sent
+
+
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
