@@ -209,7 +209,9 @@ class ConfigError(QcodeError):
     exit_code: ExitCode = ExitCode.BAD_CONFIG
 
     def __init__(self, message: str, *, file: object | None = None, line: int | None = None) -> None:
-        location = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        location = ""
+        if file is not None:
+            location = f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(" ".join((location + message).split("\n")))
 
 

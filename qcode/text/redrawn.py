@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import TypeAlias
 
 from qcode.text.pattern import lazy_pattern
 
@@ -17,8 +18,13 @@ _TOKEN = lazy_pattern(
 _WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
 """The Unicode categories of characters that join the character before them."""
 _TAB_COLUMNS = 8
-_EMPTY_CELL = (" ", -1)
-"""A skipped or erased column in the result of `redrawn_cells`."""
+RedrawnCell: TypeAlias = tuple[str, int]
+"""The text of a column, and the index of its character in the line.
+
+The second column of a wide character has an empty text.
+"""
+_EMPTY_CELL: RedrawnCell = (" ", -1)
+"""A skipped or erased column."""
 _MAX_COLUMNS = 1_000
 """A cursor movement stops at this column, because it would only fill memory. Text may be longer."""
 
@@ -35,9 +41,11 @@ def redrawn(text: str) -> str:
     """
     if "\r" not in text and "\x08" not in text and "\x1b[" not in text:
         return text
-    return "\n".join(
-        "".join(char for char, _ in redrawn_cells(line)) if is_redrawn(line) else line for line in text.split("\n")
-    )
+    return "\n".join(_redrawn_line(line) if is_redrawn(line) else line for line in text.split("\n"))
+
+
+def _redrawn_line(line: str) -> str:
+    return "".join(cell_text for cell_text, _ in redrawn_cells(line))
 
 
 _MIN_REDUCED = 4_096
@@ -85,24 +93,21 @@ def reduced_line(line: str) -> str:
     return redrawn(line[:end]) + line[end:] if end > 0 else line
 
 
-def redrawn_cells(line: str) -> list[tuple[str, int]]:
-    """Return the text of each column after all cursor movements, with the index of its character in `line`.
-
-    A skipped or erased column has a space and the index -1. The second column of a wide character has an empty text.
-    """
-    cells: list[tuple[str, int]] = []
+def redrawn_cells(line: str) -> list[RedrawnCell]:
+    """Return the columns of a line after all cursor movements. A skipped or erased column has the index -1."""
+    cells: list[RedrawnCell] = []
     column = 0
     for match in _TOKEN.finditer(line):
         if text := match["text"]:
             column = _write(cells, column, text, match.start())
         elif match["move"]:
             column = _move(cells, column, match["command"] or match["move"], match["count"] or "")
-    while cells and cells[-1][1] < 0:
+    while cells and _is_skipped(cells[-1]):
         cells.pop()
     return cells
 
 
-def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) -> int:
+def _write(cells: list[RedrawnCell], column: int, text: str, position: int) -> int:
     """Write ASCII text or one other character from `column` on, and return the next column.
 
     `position` is the index of the text in its line.
@@ -122,15 +127,27 @@ def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) 
     end = column + len(written)
     cells.extend(_EMPTY_CELL for _ in range(column - len(cells)))
     # Half of a wide character cannot stay: its other half becomes a space.
-    if 0 < column < len(cells) and not cells[column][0]:
+    if 0 < column < len(cells) and _is_second_half(cells[column]):
         cells[column - 1] = (" ", position)
-    if end < len(cells) and not cells[end][0]:
+    if end < len(cells) and _is_second_half(cells[end]):
         cells[end] = (" ", position)
     cells[column:end] = written
     return end
 
 
-def _move(cells: list[tuple[str, int]], column: int, command: str, count: str) -> int:
+def _is_skipped(cell: RedrawnCell) -> bool:
+    """Return whether a column was skipped or erased."""
+    _, index = cell
+    return index < 0
+
+
+def _is_second_half(cell: RedrawnCell) -> bool:
+    """Return whether a column is the second one of a wide character."""
+    text, _ = cell
+    return text == ""
+
+
+def _move(cells: list[RedrawnCell], column: int, command: str, count: str) -> int:
     """Move the cursor or erase text, and return the new column.
 
     `command` is a control character, or the last letter of an escape sequence. `K` erases a part of the line, the other

@@ -45,11 +45,11 @@ def start_session(agent: Agent) -> SessionStart:
     custom = agent.custom_commands(typed_names(COMMANDS))
     options = agent.context.options
     restore_notices = restore_session(agent.conversation, options) if options.resume is not None else ()
-    start_notices = (replace(notice, text=with_app_commands(notice.text)) for notice in agent.start_notices())
-    notices = (*restore_notices, *start_notices, *(Notice("warning", problem) for problem in custom.problems))
+    start_notices = [replace(notice, text=with_app_commands(notice.text)) for notice in agent.start_notices()]
+    command_problems = [Notice("warning", problem) for problem in custom.problems]
     commands = (*COMMANDS, *map(as_custom_command, custom.commands))
     skills = map(as_skill_command, agent.skill_commands(typed_names(commands)))
-    return SessionStart((*commands, *skills), notices)
+    return SessionStart((*commands, *skills), (*restore_notices, *start_notices, *command_problems))
 
 
 def _check_key_bindings(settings: Settings) -> None:

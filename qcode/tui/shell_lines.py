@@ -45,7 +45,8 @@ def shown_output(output: str) -> str:
 
 def _card_output(outcome: ToolOutcome) -> str:
     """Return the output for the card: the model's output, but with the user's note about omitted lines."""
-    output, omission_for_user = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
+    output = shown_output(outcome.content)
+    omission_for_user = OMISSION.search(outcome.shown or "")
     if omission_for_user is None:
         return output
     return OMISSION.sub(lambda _: omission_for_user[0], output, count=1)

@@ -50,12 +50,15 @@ def _memory(context: CommandContext, text: str) -> None:
     from qcode.agent.context.memory import memory_text, split_memory_line
 
     memory = context.agent.memory
-    if not text and context.app_view is not None:
+    app_view = context.app_view
+    if not text and app_view is not None:
         from qcode.tui.screens.inspection import MemoryPicker
 
-        context.required_app_view.open_screen(
-            MemoryPicker(memory), lambda path: context.required_app_view.edit_file(path) if path is not None else None
-        )
+        def edit(path: str | None) -> None:
+            if path is not None:
+                app_view.edit_file(path)
+
+        app_view.open_screen(MemoryPicker(memory), edit)
         return
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
@@ -63,13 +66,14 @@ def _memory(context: CommandContext, text: str) -> None:
     files, line = split_memory_line(text, memory.editable_files())
     if len(files) == 1:
         _append_line(context, files[0].path, line)
-    elif context.app_view is not None:
+    elif app_view is not None:
         from qcode.tui.screens.inspection import MemoryTargetPicker
 
-        context.required_app_view.open_screen(
-            MemoryTargetPicker(files, line),
-            lambda path: _append_line(context, path, line) if path is not None else None,
-        )
+        def append(path: str | None) -> None:
+            if path is not None:
+                _append_line(context, path, line)
+
+        app_view.open_screen(MemoryTargetPicker(files, line), append)
     else:
         context.view.notify("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
 

@@ -90,9 +90,9 @@ def keys_text(context: CommandContext) -> str:
     """Return the list of keys, including those the user has changed."""
     keys = current_keys(context)
     commands = [command for command in context.commands if keys[command.id]]
-    rows = [*PROMPT_KEYS, *((key_names(keys[command.id]), command.help) for command in commands)]
-    editing = [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS]
-    text = f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
+    command_keys = [(key_names(keys[command.id]), command.help) for command in commands]
+    editing_keys = [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS]
+    text = f"{table_text([*PROMPT_KEYS, *command_keys])}\n\nEditing\n{table_text(editing_keys)}"
     if not context.required_app_view.prompt.has_vim:
         return text
     from qcode.tui.prompt.vim.grammar import VIM_KEYS

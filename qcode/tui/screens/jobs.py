@@ -148,7 +148,8 @@ class JobOutput(PagerScreen):
             self._painted_content = content
             self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
             scroll = self.query_one("#pager-scroll", VerticalScroll)
-            is_at_end = scroll.scroll_target_y >= min(self._last_end, scroll.max_scroll_y)
+            end = min(self._last_end, scroll.max_scroll_y)  # lower than `_last_end` if the screen has grown
+            is_at_end = scroll.scroll_target_y >= end
             self.show_lines()
             if is_at_end:
                 self.call_after_refresh(self._scroll_to_end, scroll)

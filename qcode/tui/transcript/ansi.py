@@ -9,11 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, islice
-from operator import itemgetter
 from typing import NamedTuple
 
 from qcode.text.pattern import lazy_pattern
-from qcode.text.redrawn import is_redrawn, redrawn_cells
+from qcode.text.redrawn import RedrawnCell, is_redrawn, redrawn_cells
 from qcode.tui.transcript.line import Line, Span, TextStyle, expand_tabs, style_of, tidy_keeping_tabs, wrap
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
@@ -21,6 +20,8 @@ _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
 """The parameters for bold, dim, italic, underlined, reversed and struck-through text."""
 _RESETS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
 """The attributes that each of these parameters ends."""
+_VALUE_COUNTS = {5: 1, 2: 3}
+"""The number of values in a color, by its kind: a number of 256, or red, green and blue."""
 SGR_SLOT_PREFIX = "sgr-"
 
 
@@ -58,17 +59,25 @@ def styled_spans(text: str, base: TextStyle, pen: Pen, limit: int | None = None)
     if is_redrawn(text):
         return _redrawn_spans(text, base, pen, limit)
     spans: list[Span] = []
-    position = length = 0
-    # None stands for the end of the line, which ends the last span.
-    for match in (*_SGR.finditer(text), None):
-        piece = tidy_keeping_tabs(text[position : match.start() if match is not None else None])
-        if piece:
-            spans.append((piece if limit is None else piece[: limit - length], pen.style_on(base)))
-            length += len(piece)
-        if match is None or (limit is not None and length >= limit):
+    length = 0
+    for part, part_pen in _split_at_sequences(text, pen):
+        shown = tidy_keeping_tabs(part)
+        if shown:
+            spans.append((shown if limit is None else shown[: limit - length], part_pen.style_on(base)))
+            length += len(shown)
+        if limit is not None and length >= limit:
             break
-        position, pen = match.end(), _apply_parameters(pen, match[1])
     return spans
+
+
+def _split_at_sequences(text: str, pen: Pen) -> Iterator[tuple[str, Pen]]:
+    """Yield the texts between the sequences of a line, each with the pen that is current there."""
+    position = 0
+    for match in _SGR.finditer(text):
+        yield text[position : match.start()], pen
+        position = match.end()
+        pen = _apply_parameters(pen, match[1])
+    yield text[position:], pen
 
 
 def _redrawn_spans(text: str, base: TextStyle, pen: Pen, limit: int | None) -> list[Span]:
@@ -78,15 +87,16 @@ def _redrawn_spans(text: str, base: TextStyle, pen: Pen, limit: int | None) -> l
         ends.append(match.end())
         pens.append(_apply_parameters(pens[-1], match[1]))
 
-    def pen_of(index: int) -> Pen:
-        """Return the pen of the character at `index`. The index -1 stands for a column that was skipped or erased."""
+    def pen_of(cell: RedrawnCell) -> Pen:
+        """Return the pen of a column; the plain one if the column was skipped or erased."""
+        _, index = cell
         return pens[bisect_right(ends, index) - 1] if index >= 0 else PLAIN_PEN
 
-    cells = ((char, pen_of(index)) for char, index in redrawn_cells(text))
-    groups = groupby(islice(cells, limit), key=itemgetter(1))
-    return [
-        (tidy_keeping_tabs("".join(char for char, _ in characters)), pen.style_on(base)) for pen, characters in groups
-    ]
+    spans: list[Span] = []
+    for cell_pen, cells in groupby(islice(redrawn_cells(text), limit), key=pen_of):
+        shown = "".join(cell_text for cell_text, _ in cells)
+        spans.append((tidy_keeping_tabs(shown), cell_pen.style_on(base)))
+    return spans
 
 
 def output_rows(text: str, width: int) -> list[Line]:
@@ -144,12 +154,15 @@ def _extended_color(code: int, details: Sequence[int], remaining: Iterator[str])
     A color is `5;N` (number N of 256) or `2;R;G;B` in the remaining parameters, or `5:N`, `2:R:G:B` or
     `2:SPACE:R:G:B` in the details of this one. SPACE, the color space, has no effect.
     """
-    kind, *values = details or [_number(next(remaining, ""))]
-    value_count = {5: 1, 2: 3}.get(kind, 0)
-    if not details:
-        values = [_number(parameter) for parameter in islice(remaining, value_count)]
-    elif kind == 2 and len(values) > value_count:
-        values = values[1:]
+    if details:
+        kind, *values = details
+        has_color_space = kind == 2 and len(values) > _VALUE_COUNTS[kind]
+        if has_color_space:
+            values = values[1:]
+    else:
+        kind = _number(next(remaining, ""))
+        values = [_number(parameter) for parameter in islice(remaining, _VALUE_COUNTS.get(kind, 0))]
+    value_count = _VALUE_COUNTS.get(kind, 0)
     values = values[:value_count]
     if not values or len(values) < value_count or max(values) > 255:
         return ""

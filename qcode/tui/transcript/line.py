@@ -467,9 +467,9 @@ def start_of_end(text: str, width: int) -> int:
     return start
 
 
-_CLAUSE_END = re.compile(r"(?=[.,;:]? · |[.,;:] )")
-_FACT_END = re.compile(r"(?= · )")
-_WORD_END = re.compile(r"(?=[.,;:]? )")
+_CLAUSE_END = lazy_pattern(r"(?=[.,;:]? · |[.,;:] )")
+_FACT_END = lazy_pattern(r"(?= · )")
+_WORD_END = lazy_pattern(r"(?=[.,;:]? )")
 _MIN_TITLE_SHARE = 0.6
 """The share of the width that a title must fill after a cut between words. Otherwise a word is cut."""
 

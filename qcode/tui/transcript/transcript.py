@@ -19,7 +19,7 @@ from textual.geometry import Offset
 
 from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
-from qcode.tui.transcript.layout import ReadingPosition
+from qcode.tui.transcript.layout import EntryRow, ReadingPosition
 from qcode.tui.transcript.line import SPACE_CLASS, Line, shown_text
 from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
@@ -60,8 +60,8 @@ class _Search:
 
     start: ReadingPosition | None
     """The position at which the search began; None if the view followed the end."""
-    bottom: tuple[int, int]
-    """The last row in view when the search began, as the index of an entry and a row of it."""
+    bottom: EntryRow
+    """The last row in view when the search began."""
     text: str = ""
     current: SearchMatch | None = None
     cache: dict[Entry, _SearchedEntry] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class SearchingPane(SelectablePane):
     def begin_search(self) -> None:
         """Remember the current position."""
         bottom = min(self.row_layout.height, round(self.scroll_y) + self.size.height) - 1
-        last_row = self.row_layout.find(max(0, bottom)) if self.row_layout.entries else (0, 0)
+        last_row = self.row_layout.find(max(0, bottom)) if self.row_layout.entries else EntryRow(0, 0)
         self._search = _Search(self.reading_position, last_row)
         self._unfolded_entries = []
 
@@ -122,8 +122,8 @@ class SearchingPane(SelectablePane):
         self.highlight(pattern_of(text))
         matches = self._all_matches()
         order = self._order()
-        before = bisect_right(matches, search.bottom, key=lambda match: (order[match.entry], match.row))
-        return self._go_to(matches, before - 1 if before else len(matches) - 1)
+        first_below = bisect_right(matches, search.bottom, key=lambda match: EntryRow(order[match.entry], match.row))
+        return self._go_to(matches, first_below - 1 if first_below > 0 else len(matches) - 1)
 
     def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
         """Show the next match in a direction, wrapping around."""
@@ -138,9 +138,10 @@ class SearchingPane(SelectablePane):
         def position(match: SearchMatch) -> tuple[int, int, int]:
             return order.get(match.entry, 0), match.row, match.start
 
-        index = bisect_left(matches, position(current), key=position)  # of the first match that is not above
-        match = matches[index % len(matches)]
-        is_current = match.entry is current.entry and position(match) == position(current)
+        # The index of the current match, or if its text has changed meanwhile, of the first match below it.
+        index = bisect_left(matches, position(current), key=position)
+        found = matches[index] if index < len(matches) else None
+        is_current = found is not None and found.entry is current.entry and position(found) == position(current)
         if is_upwards:
             index -= 1
         elif is_current:
@@ -178,15 +179,18 @@ class SearchingPane(SelectablePane):
         pattern = pattern_of(search.text) if search is not None else None
         if search is None or pattern is None:
             return []
-        rows = searched_rows = entry.shown_rows()
+        rows = entry.shown_rows()
         folded = entry if isinstance(entry, Foldable) and not entry.is_unfolded else None
         source = folded.source() if folded is not None else ""
         cached = search.cache.get(entry)
         if cached is not None and cached.rows == rows and cached.source == source:
             return cached.matches
-        if folded is not None and pattern.search(source) is not None:
-            searched_rows = folded.full_rows(width)
-        matches = [SearchMatch(entry, *match) for match in find_matches(searched_rows, pattern)]
+        has_hidden_match = folded is not None and pattern.search(source) is not None
+        searched_rows = folded.full_rows(width) if folded is not None and has_hidden_match else rows
+        matches = [
+            SearchMatch(entry, found.row, found.start, found.end_row, found.end)
+            for found in find_matches(searched_rows, pattern)
+        ]
         search.cache[entry] = _SearchedEntry(rows, source, matches)
         return matches
 
@@ -242,11 +246,12 @@ class CardChoosingPane(SearchingPane):
         `on_leave` gets the text that the user typed or pasted to leave, which may be empty. `on_choose` gets the effect
         of Enter on the chosen card: `unfold`, `fold`, or an empty text for none.
         """
-        bottom = round(self.scroll_y) + self.size.height
-        cards = [index for index in self._cards() if self.row_layout.top(index) < bottom]
-        chosen_index = cards[-1] if cards else next(iter(self._cards()), None)
-        if chosen_index is None:
+        cards = self._cards()
+        if not cards:
             return False
+        bottom = round(self.scroll_y) + self.size.height
+        cards_above_bottom = [index for index in cards if self.row_layout.top(index) < bottom]
+        chosen_index = cards_above_bottom[-1] if cards_above_bottom else cards[0]
         self._report_leaving, self._report_choice = on_leave, on_choose
         self.stop_following()
         self.can_focus = True
@@ -292,9 +297,11 @@ class CardChoosingPane(SearchingPane):
             return
         match event.key:
             case "j" | "down":
-                self._move_choice_to(next((index for index in cards if index > chosen_index), chosen_index))
+                later = [index for index in cards if index > chosen_index]
+                self._move_choice_to(later[0] if later else chosen_index)
             case "k" | "up":
-                self._move_choice_to(next((index for index in reversed(cards) if index < chosen_index), chosen_index))
+                earlier = [index for index in cards if index < chosen_index]
+                self._move_choice_to(earlier[-1] if earlier else chosen_index)
             case "g" | "home":
                 self._move_choice_to(cards[0])
             case "G" | "end":
@@ -329,13 +336,14 @@ class CardChoosingPane(SearchingPane):
         return self.row_layout.top(index) + self.row_layout.entries[index].gap
 
     def _cards(self) -> list[int]:
-        """Return the indexes of the entries that can be unfolded and have rows."""
+        """Return the indexes of the entries that can be unfolded, without those that have no rows."""
         width = self.row_layout.width
-        return [
-            index
-            for index, entry in enumerate(self.row_layout.entries)
-            if isinstance(entry, Foldable) and not (entry.is_laid_out(width) and not entry.shown_rows())
-        ]
+
+        def may_have_rows(entry: Entry) -> bool:
+            return not entry.is_laid_out(width) or bool(entry.shown_rows())
+
+        entries = enumerate(self.row_layout.entries)
+        return [index for index, entry in entries if isinstance(entry, Foldable) and may_have_rows(entry)]
 
     def _move_choice_to(self, index: int) -> None:
         self.row_layout.lay_out(index)
@@ -562,25 +570,29 @@ def _matches_in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pat
     0 and 4 of the source line, so a match of "two" at index 4 is at index 0 of the second row.
     """
     if end == begin + 1:
-        row = rows[begin]
-        start = row.lead if row.search_start is None else row.search_start
-        return [MatchRange(begin, match.start(), begin, match.end()) for match in pattern.finditer(row.text, start)]
+        line = rows[begin]
+        start = line.lead if line.search_start is None else line.search_start
+        return [MatchRange(begin, match.start(), begin, match.end()) for match in pattern.finditer(line.text, start)]
     texts: list[str] = []
     starts: list[int] = []  # the index in the source line at which each row starts
     length = 0
-    for row in rows[begin:end]:
+    for line in rows[begin:end]:
         if texts:
-            texts.append(row.joint or "")
+            texts.append(line.joint or "")
             length += len(texts[-1])
         starts.append(length)
-        texts.append(row.text[row.lead :])
+        texts.append(line.text[line.lead :])
         length += len(texts[-1])
 
     def row_and_index(position: int) -> tuple[int, int]:
         """Return the row that has the character at `position` of the source line, and its index in that row."""
         offset = bisect_right(starts, position) - 1
-        row = rows[begin + offset]
-        return begin + offset, min(row.lead + position - starts[offset], len(row.text))
+        line = rows[begin + offset]
+        return begin + offset, min(line.lead + position - starts[offset], len(line.text))
 
-    matches = pattern.finditer("".join(texts))
-    return [MatchRange(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]
+    ranges: list[MatchRange] = []
+    for match in pattern.finditer("".join(texts)):
+        row, start = row_and_index(match.start())
+        end_row, end_index = row_and_index(match.end())
+        ranges.append(MatchRange(row, start, end_row, end_index))
+    return ranges
