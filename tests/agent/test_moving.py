@@ -15,6 +15,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import Compacted, Notice, ToolOutput, TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
+from qcode.protocol.reply import TextDelta
 from tests.fakes.conversation import Model, talk
 from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, cut_call, text_reply
 
@@ -233,6 +234,29 @@ def test_export_during_a_turn_says_that_the_turn_and_its_call_are_running(tmp_pa
     after = it.sessions.export(ExportRequest("md"))
     assert "still running" not in after
     assert "had not ended" not in after
+
+
+def test_export_during_a_reply_has_its_text_so_far(tmp_path: Path) -> None:
+    it = talk(
+        tmp_path,
+        call_reply("shell", {"command": "echo built"}),
+        text_reply("It is done. Nothing is left."),
+        mode="bypass",
+    )
+    exports: list[str] = []
+
+    def export(event: TurnEvent) -> None:
+        if isinstance(event, TextDelta) and not exports:
+            exports.extend(it.sessions.export(ExportRequest(form)) for form in ("md", "html", "json"))
+
+    asyncio.run(it.play("run", export))
+    assert len(exports) == 3
+    for text in exports:
+        assert "It is done." in text
+    for text in exports[:2]:
+        assert text.count("This turn had not ended when it was exported.") == 1
+        assert "still running" not in text
+    assert it.sessions.export(ExportRequest("md")).count("It is done.") == 1
 
 
 def test_each_result_of_a_step_is_stored_at_once(tmp_path: Path) -> None:

@@ -200,7 +200,13 @@ class SessionLibrary:
 
         session = self._conversation.session
         is_running = self._conversation.is_busy
-        return session_turns(session.history, self._clients.price_of, session.redact, is_running=is_running)
+        return session_turns(
+            session.history,
+            self._clients.price_of,
+            session.redact,
+            is_running=is_running,
+            current_reply=session.partial.read() if is_running else None,
+        )
 
     def export(self, request: ExportRequest) -> str:
         """Return the open session, or a range of its turns, as text."""

@@ -143,6 +143,13 @@ class PartialReply:
             self._handle = None
         self._path = None
 
+    def read(self) -> Message | None:
+        """Return the reply so far without secrets; None if there is none, or nothing is saved."""
+        if self._path is None:
+            return None
+        self.flush()
+        return read_partial(self._path, self._next_number())
+
     def _add_text(self, kind: TextKind, block: int, text: str) -> None:
         if block != self._block or kind != self._kind:
             self._end_segment()

@@ -254,10 +254,12 @@ def session_turns(
     redact: Callable[[str], str],
     *,
     is_running: bool = False,
+    current_reply: Message | None = None,
 ) -> tuple[SessionTurn, ...]:
     """Return all turns that led to the current state, including turns whose messages a compaction replaced.
 
-    `is_running`: the last turn of the history runs in this process.
+    `is_running`: the last turn of the history runs in this process. `current_reply` is its reply so far, which is not
+    in the history yet.
     """
     turns: list[list[SessionStep]] = []
     usages: list[list[TurnUsage]] = []
@@ -269,7 +271,9 @@ def session_turns(
         step, used = _step(history, entry, price_of, redact)
         turns[-1].append(step)
         usages[-1] += used
-    if turns and is_running:
+    if turns and current_reply is not None:
+        turns[-1].append(SessionStep(HistoryEntry(current_reply), turns[-1][-1].model, ending_note=_RUNNING))
+    elif turns and is_running:
         last = max(index for index, step in enumerate(turns[-1]) if not step.entry.is_filled_in)
         turns[-1][last] = replace(turns[-1][last], ending_note=_RUNNING)
     return tuple(
