@@ -27,6 +27,8 @@ SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
 """The share of the screen that a list takes at most."""
 _FULL_HEIGHT = 24
 """On a screen with fewer rows the list takes `_LOW_SCREEN_SHARE`: a low, narrow screen needs rows for wrapped hints."""
+_MIN_APP_ROWS = 6
+"""Fewer rows of the app above a long list say nothing, so a list with `fills_screen` takes them."""
 _GAP_CELLS = 2
 _MARK_CELLS = 4
 """The width of the marks before a label: highlighted, in use."""
@@ -150,6 +152,7 @@ class PickerList(Widget):
         self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self.rows_around = 0
+        self.fills_screen = False
         """The rows that other widgets of the screen need; the list takes at most the others."""
         self._columns = tuple(columns)
         self._min_label = min_label
@@ -199,7 +202,9 @@ class PickerList(Widget):
         The limit is not a style, because Textual ignores the `max-height` of a widget inside two containers.
         """
         share = SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
-        max_height = max(_MIN_LINES, min(int(viewport.height * share), viewport.height - self.rows_around))
+        share_rows, free_rows = int(viewport.height * share), viewport.height - self.rows_around
+        takes_all = self.fills_screen and free_rows - share_rows < _MIN_APP_ROWS
+        max_height = max(_MIN_LINES, free_rows if takes_all else min(share_rows, free_rows))
         return max(1, min(len(self._lines) + self._has_header, max_height))
 
     def render(self) -> Content:

@@ -29,6 +29,8 @@ CONNECT = "/connect "
 """Prefix of the id of a row that connects a provider without a key."""
 _MIN_MODELS = 12
 """A shorter list needs no groups of recent and recommended models."""
+_MIN_WIDE_CELLS = 60
+"""On a narrower screen, the facts about a model may take three rows."""
 _NOT_READY_GROUP = "no key: Enter to connect"
 _EFFORT_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
@@ -51,6 +53,7 @@ class ModelPicker(ListScreen[ModelChoice]):
     """
 
     ENTER = "select"
+    FILLS_SCREEN = True
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
     MIN_LABEL = 36
     """A model name with its provider and date: `anthropic/claude-sonnet-4-5-20250929`."""
@@ -81,6 +84,13 @@ class ModelPicker(ListScreen[ModelChoice]):
     @property
     def effort(self) -> Effort | None:
         return _EFFORT_LEVELS[self._effort_index]
+
+    def rows_below(self) -> int:
+        effort, margin = 1, 1
+        if self.is_low:  # the facts are hidden
+            return effort
+        facts = 2 if self.size.width >= _MIN_WIDE_CELLS else 3
+        return margin + facts + effort
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="model-facts", markup=False)

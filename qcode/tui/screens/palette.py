@@ -26,6 +26,7 @@ class PalettePicker(Picker):
 
     ENTER = "run"
     HAS_DESCRIPTION = True
+    FILLS_SCREEN = True
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", weight=1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:

@@ -36,6 +36,10 @@ NO_MATCH = "No match. Esc clears the filter."
 _MAX_KEY_ROWS = 3
 _FIXED_ROWS = 4
 """The title, the filter with its margin, and the margin of the key hints."""
+_LOW_FIXED_ROWS = 2
+"""The same on a low screen, without margins."""
+_MIN_NORMAL_HEIGHT = 20
+"""A screen with fewer rows is low."""
 _SIDE_CELLS = 4
 """The bar and the blank cells at both sides of the screen."""
 _MAX_DESCRIPTION_ROWS = 4
@@ -145,10 +149,13 @@ class Finder(Vertical):
         """Return whether a list of `width` cells cuts or drops details."""
         return self._list.cuts_details(width)
 
-    def leave_rows(self, count: int) -> None:
-        """Leave `count` rows of the screen to the widgets around the list."""
-        if count != self._list.rows_around:
-            self._list.rows_around = count
+    def leave_rows(self, count: int, *, fills_screen: bool) -> None:
+        """Leave `count` rows of the screen to the widgets around the list.
+
+        `fills_screen`: a long list leaves only the rows of the app that are enough to recognize it, or none.
+        """
+        if (count, fills_screen) != (self._list.rows_around, self._list.fills_screen):
+            self._list.rows_around, self._list.fills_screen = count, fills_screen
             self._list.refresh(layout=True)
 
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
@@ -315,6 +322,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """The description of the highlighted row is always shown, and not only if the list cuts details."""
     MAX_DESCRIPTION_ROWS: ClassVar[int] = _MAX_DESCRIPTION_ROWS
     """The maximum height of the description. A subclass sets a lower one if Enter opens the whole text."""
+    FILLS_SCREEN: ClassVar[bool] = False
+    """A long list covers the whole app if only a few rows of it would be left. `rows_below` must be exact."""
     IS_QUESTION: ClassVar[bool] = False
     """The title is a question with a few fixed answers, which need neither a filter nor a count."""
 
@@ -357,6 +366,11 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def rows_below(self) -> int:
         """Return the number of rows, with margins, that the widgets of `compose_more` need at most."""
         return 0
+
+    @property
+    def is_low(self) -> bool:
+        """Whether the screen has so few rows that the panel has no blank rows: the class `-low` in the styles."""
+        return self.size.height < _MIN_NORMAL_HEIGHT
 
     def show_row(self, row: PickerRow | None) -> None:
         """React to a new highlighted row, None if no row matches the filter. Also called when the screen opens."""
@@ -468,8 +482,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         hints = key_hints(self.keys(), self.size.width - _SIDE_CELLS, rows)
         self.query_one("#picker-foot", Static).update(hints)
         description_rows = self._description_rows + 1 if self._description_rows else 0  # with a margin
-        rows_around = _FIXED_ROWS + hints.plain.count("\n") + 1 + description_rows + self.rows_below()
-        self.finder.leave_rows(rows_around)
+        fixed_rows = _LOW_FIXED_ROWS if self.is_low and self.FILLS_SCREEN else _FIXED_ROWS
+        rows_around = fixed_rows + hints.plain.count("\n") + 1 + description_rows + self.rows_below()
+        self.finder.leave_rows(rows_around, fills_screen=self.FILLS_SCREEN)
 
 
 class Picker(ListScreen[str]):

@@ -130,6 +130,7 @@ class SettingsScreen(ListScreen[None]):
     """Shows the settings; the row of the setting `name` is highlighted first."""
 
     ENTER = "change"
+    FILLS_SCREEN = True
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
     MIN_LABEL = 22
     """Such as `Bell and notifications`."""
@@ -157,6 +158,10 @@ class SettingsScreen(ListScreen[None]):
         self._edited_name = ""
         self._settings = {setting.name: setting for setting in settings_service.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
+
+    def rows_below(self) -> int:
+        margin, about = 0 if self.is_low else 1, 3
+        return margin + about + (1 if self._edited_name else 0)
 
     def compose_more(self) -> ComposeResult:
         yield SteadyInput(id="setting-field", compact=True)

@@ -13,13 +13,15 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from qcode.agent.models.offered import OfferedProvider
 from qcode.tui.app import QcodeApp
 from qcode.tui.main_widgets import PANEL_STYLES
 from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.screens.palette import PalettePicker
-from qcode.tui.screens.picker import Finder, Picker
+from qcode.tui.screens.picker import Finder, ListScreen, Picker
 from qcode.tui.shared_widgets import SteadyInput, key_hints
 from tests.tui.harness import Running, drive
+from tests.tui.scripted_models import FULL, ScriptedModelsService
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
 
@@ -397,6 +399,30 @@ def test_footer_shows_as_many_complete_keys_as_fit() -> None:
     assert key_hints(keys, 30).plain == "Enter keep  ·  Esc leave"
     assert key_hints(keys, 3).plain == "Enter keep"
     assert key_hints(keys, 30, 2).plain == "Enter keep  ·  Esc leave\nCtrl+R rename"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20), (30, 14), (100, 60)])
+@pytest.mark.parametrize("command", ["/config", "/model", "palette"])
+def test_long_list_covers_the_screen_or_leaves_rows_that_say_something(command: str, size: tuple[int, int]) -> None:
+    async def test(run: Running) -> None:
+        if command == "palette":
+            await run.pilot.press("ctrl+p")
+        else:
+            await run.send(command)
+        await run.until(lambda: isinstance(run.app.screen, ListScreen))
+        await run.pilot.pause()
+        screen = run.app.screen
+        uncovered = screen.query_one("#picker").region.y
+        assert uncovered <= 1 or uncovered >= 6
+        foot = screen.query_one("#picker-foot")
+        assert foot.region.bottom == size[1]
+        assert "Esc close" in run.screen.split("\n")[foot.region.y]
+
+    drive(
+        test,
+        size=size,
+        models=ScriptedModelsService(*FULL, *(OfferedProvider(f"p{n}", is_ready=False) for n in range(40))),
+    )
 
 
 def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> None:
