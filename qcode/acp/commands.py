@@ -196,11 +196,11 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        files, line = split_memory_line(argument, memory.editable_files())
-        if len(files) != 1:
+        line = split_memory_line(argument, memory.editable_files())
+        if len(line.files) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:
-            return memory.append(files[0].path, line)
+            return memory.append(line.files[0].path, line.text)
         except ValueError as refusal:
             return str(refusal)
 

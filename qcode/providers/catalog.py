@@ -116,25 +116,38 @@ def default_model(provider: str) -> str:
         raise LookupError(f"no default model is known for {provider}") from None
 
 
-def resolve(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> str | tuple[str, ...]:
-    """Return `provider/model` if exactly one of `providers` has the model `name`, otherwise the candidates.
+def full_names(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> tuple[str, ...]:
+    """Return `provider/model` for each of `providers` that has the model `name`.
 
-    The candidates are also `provider/model` names: of each provider that has the model, or the most similar names if
-    none has it. They may be empty. A model that only the Responses API serves resolves to `openai-responses` if that is
-    among the providers.
+    A model that only the Responses API serves is a model of `openai-responses` if that is among the providers.
     """
-    # Providers with the same rows in the table, such as "openai" and "openai-responses", are one host. The returned
-    # names begin with the first of these providers.
-    provider_of: dict[str, str] = {}
-    for provider in providers:
-        provider_of.setdefault(canonical_provider(provider), provider)
+    provider_of = _provider_of_hosts(providers)
     has_responses = "openai-responses" in providers
     exact = [host for host in provider_of if exact_name(host, name) in _rows(host)]
     hosts = exact or [host for host in provider_of if _find(host, name) is not None]
-    if not hosts:
-        return _nearest_anywhere(name, provider_of)
-    names = tuple(_qualified(provider_of[host], exact_name(host, name), has_responses=has_responses) for host in hosts)
-    return names[0] if len(names) == 1 else names
+    return tuple(_qualified(provider_of[host], exact_name(host, name), has_responses=has_responses) for host in hosts)
+
+
+def similar_full_names(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> tuple[str, ...]:
+    """Return up to three `provider/model` names of `providers` that are most similar to `name`, best first."""
+    from qcode.text.match import likeness
+
+    wanted = name.strip().lower()
+    models = {
+        f"{provider}/{model}": model
+        for host, provider in _provider_of_hosts(providers).items()
+        for model in nearest(host, wanted)
+    }
+    ranked = sorted(models, key=lambda full_name: (-likeness(wanted, models[full_name]), full_name))
+    return tuple(ranked[:3])
+
+
+def _provider_of_hosts(providers: Collection[str]) -> dict[str, str]:
+    """Return the first provider of each host: "openai" and "openai-responses" have the same models, so they are one."""
+    provider_of: dict[str, str] = {}
+    for provider in providers:
+        provider_of.setdefault(canonical_provider(provider), provider)
+    return provider_of
 
 
 def nearest(provider: str, name: str) -> tuple[str, ...]:
@@ -205,16 +218,6 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
     if variant not in _ROUTING:
         return None
     return facts if provider == "openrouter" else replace(facts, price=None)
-
-
-def _nearest_anywhere(name: str, provider_of: Mapping[str, str]) -> tuple[str, ...]:
-    """Return up to three `provider/model` names that are most similar to `name`, best first."""
-    from qcode.text.match import likeness
-
-    wanted = name.strip().lower()
-    models = {f"{provider}/{model}": model for host, provider in provider_of.items() for model in nearest(host, wanted)}
-    ranked = sorted(models, key=lambda full: (-likeness(wanted, models[full]), full))
-    return tuple(ranked[:3])
 
 
 def _qualified(provider: str, model: str, *, has_responses: bool) -> str:

@@ -140,8 +140,9 @@ def test_line_goes_to_a_shared_instruction_file_before_a_local_one_and_a_rule(tm
         ("yours", str(config / "AGENTS.md")),
         ("yours", "~/.claude/rules/style.md"),
     ]
-    (selected,), line = split_memory_line("project: use tabs", files)
-    assert (selected.label, line) == ("AGENTS.md", "use tabs")
+    line = split_memory_line("project: use tabs", files)
+    (selected,) = line.files
+    assert (selected.label, line.text) == ("AGENTS.md", "use tabs")
 
 
 def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> None:

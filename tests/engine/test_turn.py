@@ -39,7 +39,7 @@ def test_plain_reply_costs_one_request_at_the_capped_default() -> None:
 
 
 def test_reply_truncated_five_times_costs_exactly_five_requests() -> None:
-    played = play(cut("lost "), cut("one "), cut("two "), cut("three "), cut("four"))
+    played = play(cut("go "), cut("one "), cut("two "), cut("three "), cut("four"))
     assert played.caps == [8000, 64000, 64000, 64000, 64000]
     assert played.shown == played.end.text == "one two three four"
     assert played.end.outcome is Outcome.MAX_TOKENS

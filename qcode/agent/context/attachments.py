@@ -42,7 +42,7 @@ _MAX_FOLDER_NAMES = 200
 _MAX_MISSING_NAMES = 5
 # A name with a slash or an extension, which is probably a file, unlike `@alice`.
 _FILE_LIKE = lazy_pattern(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
-_PUNCTUATION = ".,;:!?)\"'"
+PUNCTUATION = ".,;:!?)\"'"
 """Characters after a mention that belong to the sentence, unless a file has that name."""
 _IMAGE_LABEL = "[Image #"
 _ESCAPED = lazy_pattern(r"\\(.)")
@@ -98,9 +98,11 @@ def missing_mention_lines(
 
 def _missing_lines(reasons: Mapping[str, str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
     missing = [name for name in reasons if not names_resource(name)]
-    lines = tuple(f"{visible(name)} {reasons[name]}, not attached" for name in missing[:_MAX_MISSING_NAMES])
+    lines = [f"{visible(name)} {reasons[name]}, not attached" for name in missing[:_MAX_MISSING_NAMES]]
     omitted = len(missing) - _MAX_MISSING_NAMES
-    return (*lines, f"{omitted} more files not found, not attached") if omitted > 0 else lines
+    if omitted > 0:
+        lines.append(f"{omitted} more files not found, not attached")
+    return tuple(lines)
 
 
 def attach_external_mentions(
@@ -128,6 +130,14 @@ def _read_mentions(mentions: Iterable[_Mention], why_not_read: Callable[[Path], 
 
 
 @dataclass(frozen=True, slots=True)
+class _LineRange:
+    """A range of lines, counted from 1 and with both ends."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Mention:
     """A mention of an existing file or folder."""
 
@@ -135,8 +145,8 @@ class _Mention:
     """The path; of an external mention, with all links resolved."""
     name: str
     """The name as typed."""
-    lines: tuple[int, int] | None = None
-    """The first and the last line to attach; None for the whole file."""
+    lines: _LineRange | None = None
+    """The lines to attach; None for the whole file."""
     is_external: bool = False
     """The user did not type the whole mention."""
 
@@ -161,10 +171,25 @@ def resource_text(name: str, text: str) -> Text:
     return Text(f'<resource path="{_attribute(name)}" note="{note}">\n{_TAG.sub("&lt;/", text)}\n</resource>')
 
 
-def mentioned_words(typed: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each `@word` of a text without the `@` and its quotes, with its start and end."""
+@dataclass(frozen=True, slots=True)
+class MentionedWord:
+    """An `@word` in a text."""
+
+    text: str
+    """The word without the `@`, quotes and escapes."""
+    start: int
+    end: int
+
+    def overlaps(self, spans: Spans) -> bool:
+        return any(start < self.end and self.start < end for start, end in spans)
+
+
+def mentioned_words(typed: str) -> Iterator[MentionedWord]:
+    """Yield each `@word` of a text."""
     for match in _MENTION.finditer(typed):
-        yield (match[1] or _ESCAPED.sub(r"\1", match[2])) + (match[3] or ""), match.start(), match.end()
+        quoted, unquoted, after_quotes = match.groups()
+        text = quoted or _ESCAPED.sub(r"\1", unquoted)
+        yield MentionedWord(text + (after_quotes or ""), match.start(), match.end())
 
 
 def attached_file(path: Path, label: str) -> Block:
@@ -224,8 +249,13 @@ def parse_attached(text: str) -> Attachment | None:
     match = _ATTACHED.fullmatch(text)
     if match is None:
         return None
-    name, result = _attribute_value(match["name"]), _attribute_value(match["result"] or "")
-    return Attachment(match["kind"], name, match["content"], result, match["lines"] or "")
+    return Attachment(
+        match["kind"],
+        _attribute_value(match["name"]),
+        match["content"],
+        result=_attribute_value(match["result"] or ""),
+        lines=match["lines"] or "",
+    )
 
 
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
@@ -246,20 +276,33 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
         attached = parse_attached(block.text) if isinstance(block, Text) else None
         if isinstance(block, Image):
             image_count += 1
-        if attached is None or attached.kind not in ("file", "folder", "resource"):
-            continue
-        name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
-        if attached.lines:
-            count = attached.content.count("\n") + 1  # a range has no line break at its end; its last line may be empty
-        else:
-            count = len(attached.content.removesuffix("\n").split("\n")) if attached.content.strip("\n") else 0
-        singular, plural = ("entry", "entries") if attached.kind == "folder" else ("line", "lines")
-        lines.append(f"{name} {count_text(count, singular, plural)}")
-    names = [visible(match[1] or match[2]) for match in _MENTION.finditer(typed)]
-    names = [name for name in names if name.lower().endswith(_IMAGE_NAMES)]
+        elif attached is not None and attached.kind in ("file", "folder", "resource"):
+            lines.append(_attached_line(attached))
+    image_names = [
+        visible(match[1] or match[2])
+        for match in _MENTION.finditer(typed)
+        if (match[1] or match[2]).lower().endswith(_IMAGE_NAMES)
+    ]
     unlabeled = image_count - typed.count(_IMAGE_LABEL)
-    labels = names if len(names) == unlabeled else [""] * max(0, unlabeled)
-    return [*lines, *(f"{name} image".lstrip() for name in labels)]
+    if len(image_names) == unlabeled:
+        lines += [f"{name} image" for name in image_names]
+    else:  # it is unknown which mention belongs to which image
+        lines += ["image"] * unlabeled
+    return lines
+
+
+def _attached_line(attached: Attachment) -> str:
+    """Return a line with the name and the size of an attached file, folder or resource."""
+    name = visible(f"{attached.name}:{attached.lines}" if attached.lines else attached.name)
+    if attached.lines:
+        count = attached.content.count("\n") + 1  # a range has no line break at its end; its last line may be empty
+    elif attached.content.strip("\n"):
+        count = attached.content.removesuffix("\n").count("\n") + 1
+    else:
+        count = 0
+    if attached.kind == "folder":
+        return f"{name} {count_text(count, 'entry', 'entries')}"
+    return f"{name} {count_text(count, 'line')}"
 
 
 _MAX_COMMAND_CHARS = 40
@@ -278,9 +321,10 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
         case "shell":
             from qcode.tools.shell import background_job  # loads with the first command
 
-            result, job = attached.result, background_job(attached.result)
+            result = attached.result
+            job = background_job(result)
             if job is not None:
-                result = f"background job {job}" + (f": {job_states[job]}" if job in job_states else "")
+                result = f"background job {job}: {job_states[job]}" if job in job_states else f"background job {job}"
             return f"! {cut(visible(attached.name), _MAX_COMMAND_CHARS)}  {result}".rstrip()
         case "job":
             label, _, state = attached.result.partition(": ")
@@ -300,26 +344,25 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> _Mentions
 
     A file is external only if all of its mentions are external.
     """
-    mentions_by_file: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
+    mentions_by_file: dict[tuple[Path, _LineRange | None], _Mention] = {}
     missing: dict[str, str] = {}
-    for word, first, last in mentioned_words(typed):
-        is_external = any(start < last and first < end for start, end in external_spans)
-        name = word.rstrip(_PUNCTUATION)
-        mention = _mention_at(word, folder) or _mention_at(name, folder)
-        if mention is None:
+    for word in mentioned_words(typed):
+        is_external = word.overlaps(external_spans)
+        name = word.text.rstrip(PUNCTUATION)
+        mention = _mention_at(word.text, folder) or _mention_at(name, folder)
+        if mention is not None:
             if is_external:
-                continue
-            if _path_at(word.rpartition(":")[0], folder) is not None:  # `@cart.py:1-`
-                missing[word] = "is not a range of lines such as :10-20"
-            elif _FILE_LIKE.fullmatch(name):
-                missing[name] = "not found"
-            continue
-        if is_external:
-            # The judged path must be the path that is read, even if a link changes in between.
-            mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
-        earlier = mentions_by_file.get((mention.path, mention.lines))
-        if earlier is None or earlier.is_external:
-            mentions_by_file[mention.path, mention.lines] = mention
+                # The judged path must be the path that is read, even if a link changes in between.
+                mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
+            earlier = mentions_by_file.get((mention.path, mention.lines))
+            if earlier is None or earlier.is_external:
+                mentions_by_file[mention.path, mention.lines] = mention
+        elif is_external:
+            pass  # the user cannot correct text that others wrote
+        elif _path_at(word.text.rpartition(":")[0], folder) is not None:  # `@cart.py:1-`
+            missing[word.text] = "is not a range of lines such as :10-20"
+        elif _FILE_LIKE.fullmatch(name):
+            missing[name] = "not found"
     return _Mentions(list(mentions_by_file.values()), missing)
 
 
@@ -329,11 +372,13 @@ def _mention_at(name: str, folder: Path) -> _Mention | None:
     if path is not None:
         return _Mention(path, name)
     match = _LINES.fullmatch(name)
-    path = _path_at(match[1], folder) if match is not None else None
-    if match is None or path is None or path.is_dir():
+    if match is None:
+        return None
+    path = _path_at(match[1], folder)
+    if path is None or path.is_dir():
         return None
     first, last = sorted((int(match[2]), int(match[3] or match[2])))  # `cart.py:5-2` is lines 2 to 5
-    return _Mention(path, match[1], (first, last)) if first else None
+    return _Mention(path, match[1], _LineRange(first, last)) if first else None
 
 
 def _path_at(name: str, folder: Path) -> Path | None:
@@ -365,8 +410,10 @@ def _folder_block(path: Path, label: str) -> Text:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
         raise InputError(f"cannot read {label}: {error.strerror}") from None
-    more = [f"[{len(names) - _MAX_FOLDER_NAMES:,} more]"] if len(names) > _MAX_FOLDER_NAMES else []
-    listed = "\n".join((*map(_one_line, names[:_MAX_FOLDER_NAMES]), *more))
+    lines = [_one_line(name) for name in names[:_MAX_FOLDER_NAMES]]
+    if len(names) > _MAX_FOLDER_NAMES:
+        lines.append(f"[{len(names) - _MAX_FOLDER_NAMES:,} more]")
+    listed = "\n".join(lines)
     return Text(f'<folder path="{_attribute(label)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
 
 
@@ -383,7 +430,7 @@ def _attribute_value(escaped: str) -> str:
     return escaped.replace("&quot;", '"').replace("&amp;quot;", "&quot;")
 
 
-def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
+def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: _LineRange | None = None) -> Block:
     """Return a file as a block. With `accepts_pipes`, it may be a pipe such as `<(git diff)`."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
@@ -393,20 +440,21 @@ def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: t
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
         raise InputError(f"{label} is not a PNG, JPEG, GIF or WebP image, despite its name")
-    text, name = decode_text(data, label), f'path="{_attribute(label)}"'
+    text = decode_text(data, label)
+    attributes = f'path="{_attribute(label)}"'
     if lines is not None:
-        text, name = _select_lines(text, lines, label), f'{name} lines="{lines[0]}-{lines[1]}"'
-    return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
+        text = _select_lines(text, lines, label)
+        attributes += f' lines="{lines.first}-{lines.last}"'
+    return Text(f"<file {attributes}>\n{_TAG.sub('&lt;/', text)}\n</file>")
 
 
-def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
-    """Return a range of lines of a text, counted from 1; raise `InputError` if the text is too short."""
-    first, last = lines
+def _select_lines(text: str, lines: _LineRange, label: str) -> str:
+    """Return a range of lines of a text; raise `InputError` if the text is too short."""
     all_lines = text.split("\n")
     count = len(all_lines) if all_lines[-1] else len(all_lines) - 1
-    if first > count:
-        raise InputError(f"{label} has only {count:,} lines, not {first:,}")
-    return "\n".join(all_lines[first - 1 : min(last, count)])
+    if lines.first > count:
+        raise InputError(f"{label} has only {count:,} lines, not {lines.first:,}")
+    return "\n".join(all_lines[lines.first - 1 : min(lines.last, count)])
 
 
 def read_image(path: Path, label: str) -> bytes:

@@ -141,18 +141,18 @@ class InstructionFiles:
         rule unless there is nothing else.
         """
         read = [self._listed_file(file) for file in self.read().files if not file.imported_by]
-        project = [file for file in read if file.owner == "project"]
+        project_files = [file for file in read if file.owner == "project"]
         user_files = [file for file in read if file.owner == "yours"]
         has_file_here = any(os.path.lexists(self._folder / name) for name in (*NAMES, LOCAL_NAME))
         if self._reads_project() and not has_file_here:
             new = self._folder / DEFAULT_NAME
-            project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", size=None))
+            project_files.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", size=None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / DEFAULT_NAME):
             new = self._config_dir / DEFAULT_NAME
             user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", size=None))
-        project.sort(key=lambda file: (file.is_rule, -file.label.count("/")))
+        project_files.sort(key=lambda file: (file.is_rule, -file.label.count("/")))
         user_files.sort(key=lambda file: file.is_rule)
-        return (*project, *user_files)
+        return (*project_files, *user_files)
 
     def append(self, path: str, text: str) -> str:
         """Add a line to one of `editable_files`; return a message, or raise `ValueError` if it cannot be written."""
@@ -181,21 +181,30 @@ class InstructionFiles:
 
     def _listed_file(self, file: InstructionFile) -> ListedFile:
         """Return a loaded file with its owner and its path for display."""
-        config_dir = self._config_dir
-        # The user's file may be a link, and files that it imports are then in the folder of the link's target.
-        folders = [] if config_dir is None else [(config_dir / DEFAULT_NAME).resolve().parent]
-        folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
-        is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
-        owner: Literal["yours", "project"] = "yours" if is_own else "project"
-        label = self._with_tilde(file.label)
+        user_folders: list[Path] = []
+        if self._config_dir is not None:
+            # The user's file may be a link, and files that it imports are then in the folder of the link's target.
+            user_folders.append((self._config_dir / DEFAULT_NAME).resolve().parent)
+        if self._home is not None:
+            user_folders.append((self._home / CLAUDE_FOLDER).resolve())
+        is_in_project = file.path.is_relative_to(self._root)
+        is_users = not is_in_project and any(file.path.is_relative_to(folder) for folder in user_folders)
         return ListedFile(
-            str(file.path), label, owner, file.size, file.used_bytes, file.imported_by, file.reason, file.is_rule
+            str(file.path),
+            label=self._with_tilde(file.label),
+            owner="yours" if is_users else "project",
+            size=file.size,
+            used_bytes=file.used_bytes,
+            imported_by=file.imported_by,
+            reason=file.reason,
+            is_rule=file.is_rule,
         )
 
     def _with_tilde(self, label: str) -> str:
         """Return the label of a file with `~` for the home folder."""
-        home = str(self._home)
-        return f"~{label.removeprefix(home)}" if self._home is not None and label.startswith(f"{home}/") else label
+        if self._home is None or not label.startswith(f"{self._home}/"):
+            return label
+        return f"~{label.removeprefix(str(self._home))}"
 
 
 def _append(path: Path, line: str) -> None:
@@ -280,14 +289,25 @@ def memory_text(memory: InstructionFiles) -> str:
     return "\n".join(["In the order of the prompt:", *files, *notes, "", hint])
 
 
-def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
-    """Return the files that the line may be added to, and the line.
+@dataclass(frozen=True, slots=True)
+class MemoryLine:
+    """A line to add to an instruction file."""
+
+    text: str
+    files: Sequence[ListedFile]
+    """The files to which the line may be added."""
+
+
+def split_memory_line(text: str, files: Sequence[ListedFile]) -> MemoryLine:
+    """Return the line that the user typed after `/memory`.
 
     `files` are the `editable_files`. `project: …` or `yours: …` selects the first file of this owner.
     """
     owner, colon, line = text.partition(":")
     selected = next((file for file in files if file.owner == owner.strip().lower()), None)
-    return ([selected], line.strip()) if colon and selected is not None else (files, text)
+    if colon and selected is not None:
+        return MemoryLine(line.strip(), [selected])
+    return MemoryLine(text, files)
 
 
 def kinds_of(context: RunContext) -> SubagentKinds:
@@ -322,17 +342,21 @@ def _load_kinds(context: RunContext) -> SubagentKinds:
 
 def may_have_skills(context: RunContext) -> bool:
     """Return whether a folder of skills or commands exists. If none does, the package for skills is not loaded."""
+    settings = context.settings.skills
     if context.definition_folders(COMMANDS_FOLDER):
         return True
-    settings, user_folder = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
-    folders = [] if user_folder is None else [user_folder / "skills"]
-    reads_other_programs = settings.foreign
-    if user_folder is not None and reads_other_programs:
-        folders += [Path(context.env.get("HOME") or "/", name) for name in OTHER_SKILL_FOLDERS]
+    if settings.paths:
+        return True
+    folders: list[Path] = []
+    if context.user_folder is not None:
+        folders.append(context.user_folder / "skills")
+        if settings.foreign:
+            folders += [Path(context.env.get("HOME") or "/", name) for name in OTHER_SKILL_FOLDERS]
     if context.reads_project:
-        folder, root = context.folder.resolve(), context.root.resolve()
-        above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
-        folders += [path / name for path in above for name in SKILL_FOLDERS]
-    return bool(settings.paths) or any(map(exists_or_unknown, folders))
+        folder = context.folder.resolve()
+        root = context.root.resolve()
+        parents_in_project = (path for path in (folder, *folder.parents) if path.is_relative_to(root))
+        folders += [path / name for path in parents_in_project for name in SKILL_FOLDERS]
+    return any(map(exists_or_unknown, folders))

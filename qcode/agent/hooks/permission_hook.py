@@ -124,13 +124,23 @@ class HookEvent:
     """The program is in a mode in which it does not ask."""
 
 
-def hook_settings(program: HookProgram, command: str) -> tuple[str, str]:
-    """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """The settings with which a program runs a hook."""
+
+    file: str
+    """The settings file, for display."""
+    text: str
+    """The JSON to add to the file."""
+
+
+def hook_settings(program: HookProgram, command: str) -> HookSettings:
+    """Return the settings with which a program runs `command` as a hook before each call."""
     hook_format = _FORMATS[program]
     timeout = TIMEOUT_S * 1000 if hook_format.is_in_milliseconds else TIMEOUT_S
     hook: JsonObject = {"type": "command", "command": command, "timeout": timeout}
     group: JsonObject = {"matcher": hook_format.matcher, "hooks": [hook]}
-    return hook_format.settings, json.dumps({"hooks": {hook_format.event: [group]}}, indent=2)
+    return HookSettings(hook_format.settings, json.dumps({"hooks": {hook_format.event: [group]}}, indent=2))
 
 
 def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
@@ -213,15 +223,23 @@ def _patched_paths(text: str) -> tuple[str, ...]:
         raise UnreadableEventError(str(problem)) from None
 
 
-def judge_event(policy: Policy, event: HookEvent) -> tuple[EventDecision, str]:
-    """Return the decision on a call and the reason. Runs nothing; may block.
+@dataclass(frozen=True, slots=True)
+class EventVerdict:
+    """The decision on a call, and its reason."""
+
+    decision: EventDecision
+    reason: str
+
+
+def judge_event(policy: Policy, event: HookEvent) -> EventVerdict:
+    """Return the verdict on a call. Runs nothing; may block.
 
     `policy` must have no sandbox, because commands of another program do not run in the sandbox of qcode.
     """
     policy = policy.with_mode("bypass" if event.is_bypassed else "default")
     verdicts = [_judge_use(policy, use) for use in event.uses]
     strictest = max(verdicts, key=lambda verdict: _ORDER.index(_decision(verdict, event)))
-    return _decision(strictest, event), strictest.reason
+    return EventVerdict(_decision(strictest, event), strictest.reason)
 
 
 def _judge_use(policy: Policy, use: JudgedUse) -> Verdict:
@@ -232,23 +250,28 @@ def _judge_use(policy: Policy, use: JudgedUse) -> Verdict:
 
 def _decision(verdict: Verdict, event: HookEvent) -> EventDecision:
     """Return the decision for a verdict; empty if the other program decides."""
-    # The other program has modes too, and asks before it uses a server or an address for the first time.
-    is_left_to_program = verdict.check.startswith("mode:") or verdict.check in ("mcp", "fetch")
     if verdict.verdict == "deny":
         return "deny"
+    # The other program has modes too, and asks before it uses a server or an address for the first time.
+    if verdict.check.startswith("mode:") or verdict.check in ("mcp", "fetch"):
+        return ""
     if verdict.verdict == "ask":
-        return "" if is_left_to_program else "ask"
-    return "" if is_left_to_program or event.has_hidden_effects else "allow"
+        return "ask"
+    return "" if event.has_hidden_effects else "allow"
 
 
-def format_answer(program: HookProgram, decision: EventDecision, reason: str) -> str:
+def format_answer(program: HookProgram, verdict: EventVerdict) -> str:
     """Return the answer of the hook in the format of a program, as one line of JSON."""
-    text = f"qcode: {visible_line(reason)}"
+    decision = verdict.decision
+    if program == "codex" and decision != "deny":  # Codex supports denials only
+        decision = ""
+    text = f"qcode: {visible_line(verdict.reason)}"
     values: dict[str, Json] = {}
-    if program == "gemini" and decision:
+    if decision and program == "gemini":
         values = {"decision": decision, "reason": text}
-        values |= {"systemMessage": text} if decision == "ask" else {}
-    elif decision and (program != "codex" or decision == "deny"):
+        if decision == "ask":
+            values["systemMessage"] = text
+    elif decision:
         event_output: JsonObject = {
             "hookEventName": _FORMATS[program].event,
             "permissionDecision": decision,

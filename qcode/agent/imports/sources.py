@@ -11,7 +11,7 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,13 +54,21 @@ class SessionFile:
 def find_sessions(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
     """Return the sessions of the project `root`, or of all folders if `root` is None, newest first."""
     project = root.resolve() if root is not None else None
-    files: dict[Path, str] = {}
-    for path, folder in _files(env):
-        if project is None or _may_belong(path, folder, project):
-            files.setdefault(path, folder)
-    sessions = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
-    selected = [session for session in sessions if project is None or _is_from(session, project)]
-    return sorted(selected, key=lambda session: (-session.modified, str(session.path)))
+    files = [file.path for file in _files(env) if project is None or _may_belong(file, project)]
+    sessions = _read_starts(dict.fromkeys(files))
+    return _newest_first(session for session in sessions if project is None or _is_from(session, project))
+
+
+def _read_starts(paths: Iterable[Path]) -> Iterator[SessionFile]:
+    """Read the start of each file; skip files that are not sessions, or have no messages."""
+    for path in paths:
+        session = _try_file(path)
+        if session is not None and session.head.messages:
+            yield session
+
+
+def _newest_first(sessions: Iterable[SessionFile]) -> list[SessionFile]:
+    return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
 
 
 def is_folder(path: Path) -> bool:
@@ -73,16 +81,15 @@ def is_folder(path: Path) -> bool:
 
 def sessions_in(path: Path) -> list[SessionFile]:
     """Return the session in a file, or the sessions below a folder, newest first; raise `InputError`."""
-    if not is_folder(path):
-        session = _try_file(path)
-        if session is not None and session.head.messages:
-            return [session]
-        whole = read_file(path)  # raises an error that says why the file is not a session
-        status = path.stat()
-        return [SessionFile(path, status.st_mtime, status.st_size, whole)]
-    files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
-    sessions = [session for file in files if (session := _try_file(file)) is not None and session.head.messages]
-    return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
+    if is_folder(path):
+        files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
+        return _newest_first(_read_starts(files))
+    sessions = list(_read_starts([path]))
+    if sessions:
+        return sessions
+    whole = read_file(path)  # raises an error that says why the file is not a session
+    status = path.stat()
+    return [SessionFile(path, status.st_mtime, status.st_size, whole)]
 
 
 def read_file(path: Path) -> ImportedSession:
@@ -97,11 +104,28 @@ def read_file(path: Path) -> ImportedSession:
     return session
 
 
-def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the session files at the default locations.
+@dataclass(frozen=True, slots=True)
+class _Location:
+    """A default location of session files."""
 
-    Each file has the name of its project's folder, which is empty if the program has no folders for projects.
-    """
+    folder: Path
+    pattern: str
+    """The pattern of the files in the folder."""
+    project_level: int | None = None
+    """The parent of a file that belongs to a project, 0 for its folder; None if no folder belongs to a project."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundFile:
+    """A file at a default location."""
+
+    path: Path
+    project_folder: Path | None
+    """The folder for the sessions of one project."""
+
+
+def _files(env: Mapping[str, str]) -> Iterator[_FoundFile]:
+    """Yield the session files at the default locations."""
     home = Path(env.get("HOME") or "/")
 
     def program_folder_of(variable: str, default: str) -> Path:
@@ -109,37 +133,42 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
     claude_folder = program_folder_of("CLAUDE_CONFIG_DIR", ".claude")
     codex_folder = program_folder_of("CODEX_HOME", ".codex")
-    # The folder, the pattern of its files, and the index of the project's folder in their paths.
-    locations: Sequence[tuple[Path, str, int | None]] = (
-        (claude_folder / "projects", "*/*.jsonl", -2),
-        (codex_folder / "sessions", "**/rollout-*.jsonl", None),
-        (codex_folder / "archived_sessions", "rollout-*.jsonl", None),
-        (home / ".qwen", "projects/*/chats/*.jsonl", -3),
-        (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
-        (home / ".gemini", "tmp/*/chats/session-*.json*", -3),
+    locations = (
+        _Location(claude_folder / "projects", "*/*.jsonl", project_level=0),
+        _Location(codex_folder / "sessions", "**/rollout-*.jsonl"),
+        _Location(codex_folder / "archived_sessions", "rollout-*.jsonl"),
+        _Location(home / ".qwen", "projects/*/chats/*.jsonl", project_level=1),
+        _Location(home / ".qwen", "tmp/*/chats/session-*.json*", project_level=1),
+        _Location(home / ".gemini", "tmp/*/chats/session-*.json*", project_level=1),
     )
-    for folder, pattern, project_index in locations:
-        for path in sorted(folder.glob(pattern)):
+    for location in locations:
+        level = location.project_level
+        for path in sorted(location.folder.glob(location.pattern)):
             if not _is_of_subagent(path):
-                yield path, path.parts[project_index] if project_index is not None else ""
+                yield _FoundFile(path, None if level is None else path.parents[level])
 
 
 def _is_of_subagent(path: Path) -> bool:
     return path.name.startswith("agent-") or "subagents" in path.parts
 
 
-def _may_belong(path: Path, folder: str, root: Path) -> bool:
-    """Return whether a session may belong to `root`, judged by `folder`. If it cannot, its file is not read.
+def _may_belong(file: _FoundFile, root: Path) -> bool:
+    """Return whether a session may belong to `root`, judged by its folder. If it cannot, its file is not read.
 
     Claude Code and qwen-code name the folder after the path of the project, with `-` for most characters, and may
     truncate the name. Gemini CLI names it after the hash of the path, or after the last part of the path.
     """
-    if not folder:
+    folder = file.project_folder
+    if folder is None:
         return True
-    if path.parts[-4] == "tmp":  # `~/.gemini/tmp/FOLDER/chats/session-1.json`
-        return _is_gemini_folder(path.parents[1], root)
-    root_letters = re.sub(r"[^a-z0-9]", "", str(root).casefold())[:_COMPARED_LETTERS]
-    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(root_letters)
+    if folder.parent.name == "tmp":  # `~/.gemini/tmp/FOLDER/chats/session-1.json`
+        return _is_gemini_folder(folder, root)
+    return _letters(folder.name).startswith(_letters(str(root))[:_COMPARED_LETTERS])
+
+
+def _letters(path: str) -> str:
+    """Return the letters and digits of a path, which all programs keep in the name of a folder."""
+    return re.sub(r"[^a-z0-9]", "", path.casefold())
 
 
 def _is_gemini_folder(folder: Path, root: Path) -> bool:
@@ -170,12 +199,15 @@ def _try_file(path: Path) -> SessionFile | None:
             # A file that is one JSON document can only be read as a whole.
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
             has_more = len(data) < status.st_size
-            session = _read(path, data[: data.rfind(b"\n") + 1] if has_more else data)
+            complete_lines = data[: data.rfind(b"\n") + 1] if has_more else data
+            session = _read(path, complete_lines)
             if has_more and (session is None or not session.messages):
                 session = _read(path, data + stream.read())  # the first prompt may be longer, for example an image
     except OSError:
         return None
-    return SessionFile(path, status.st_mtime, status.st_size, session) if session is not None else None
+    if session is None:
+        return None
+    return SessionFile(path, status.st_mtime, status.st_size, session)
 
 
 def _check_readable(path: Path) -> os.stat_result:
@@ -212,12 +244,15 @@ def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         data = data.decode("utf-16", "replace").encode("utf-8", "replace")
     data = data.removeprefix(codecs.BOM_UTF8)
-    document = parse_object(data.decode("utf-8", "replace")) if data[:1] == b"{" and b'"messages"' in data else None
+    may_be_document = data.startswith(b"{") and b'"messages"' in data
+    document = parse_object(data.decode("utf-8", "replace")) if may_be_document else None
     if document is not None:
         return [document]
     records = []
     for line in io.BytesIO(data):
-        record = parse_object(line.decode("utf-8", "replace")) if line.strip() else {}
+        if not line.strip():
+            continue
+        record = parse_object(line.decode("utf-8", "replace"))
         if record is None:
             builder.left_out["unreadable lines"] += 1
         elif record:

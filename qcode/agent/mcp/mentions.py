@@ -109,6 +109,17 @@ def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _ResourceName:
+    """A mentioned resource, typed as `@server:uri`."""
+
+    server: str
+    uri: str
+
+    def __str__(self) -> str:
+        return f"{self.server}:{self.uri}"
+
+
+@dataclass(frozen=True, slots=True)
 class _PromptContent:
     """The messages of a server's prompt as one text, and their images."""
 
@@ -278,7 +289,8 @@ class ServerMentions:
             raise InputError(f"/{name}: {visible(str(error))}") from None
         from qcode.agent.mcp.tools import ContentReader
 
-        reader, texts = ContentReader(self._folder), list[str]()
+        reader = ContentReader(self._folder)
+        texts: list[str] = []
         for message in result.messages:
             start = len(reader.texts)
             await asyncio.to_thread(reader.add_blocks, [message.content])
@@ -300,11 +312,11 @@ class ServerMentions:
         mentioned = list(dict.fromkeys(self._mentioned_resources(typed, external_spans)))
         if len(mentioned) > MAX_RESOURCES:
             self._problems.append(f"not attached: more than {MAX_RESOURCES} resources")
-        for server, uri in mentioned[:MAX_RESOURCES]:
+        for name in mentioned[:MAX_RESOURCES]:
             try:
-                blocks += await self._read_resource(server, uri)
+                blocks += await self._read_resource(name)
             except InputError as error:
-                self._problems.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
+                self._problems.append(f"not attached: @{visible(str(name))}: {error}")
         return blocks
 
     def _mentions_any(self, text: str) -> bool:
@@ -312,25 +324,24 @@ class ServerMentions:
             return False
         from qcode.agent.context.attachments import mentioned_words  # loads with the first mention
 
-        return any(self.names_resource(word) for word, _, _ in mentioned_words(text))
+        return any(self.names_resource(word.text) for word in mentioned_words(text))
 
-    def _mentioned_resources(self, typed: str, external_spans: Spans) -> Iterator[tuple[str, str]]:
-        """Yield the server and URI of each mention outside `external_spans`, the text that the user did not write."""
-        from qcode.agent.context.attachments import mentioned_words
+    def _mentioned_resources(self, typed: str, external_spans: Spans) -> Iterator[_ResourceName]:
+        """Yield the resources that are mentioned outside `external_spans`, the text that the user did not write."""
+        from qcode.agent.context.attachments import PUNCTUATION, mentioned_words
 
-        for word, start, end in mentioned_words(typed):
-            is_external = any(first < end and start < last for first, last in external_spans)
-            if is_external or not self.names_resource(word):
+        for word in mentioned_words(typed):
+            if word.overlaps(external_spans) or not self.names_resource(word.text):
                 continue
-            server, _, uri = word.partition(":")
+            server, _, uri = word.text.partition(":")
             ready = self._servers.ready().get(server)
             listed_uris = {resource.uri for resource in ready.listing.resources} if ready is not None else set()
             # A comma after a mention belongs to the sentence, unless the server lists a URI with it.
-            yield server, uri if uri in listed_uris else uri.rstrip(".,;:!?)\"'")
+            yield _ResourceName(server, uri if uri in listed_uris else uri.rstrip(PUNCTUATION))
 
-    async def _read_resource(self, server: str, uri: str) -> list[Block]:
+    async def _read_resource(self, name: _ResourceName) -> list[Block]:
         """Return a resource as a text block, followed by its images; raise `InputError` if it cannot be read."""
-        ready = self._servers.ready().get(server)
+        ready = self._servers.ready().get(name.server)
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")
         from qcode.agent.mcp.connection import RunningRequest
@@ -338,7 +349,7 @@ class ServerMentions:
 
         try:
             async with asyncio.timeout(_READ_TIMEOUT_S):
-                result = await ready.connection.read_resource(uri, RunningRequest())
+                result = await ready.connection.read_resource(name.uri, RunningRequest())
         except TimeoutError:
             raise InputError(f"no answer within {_READ_TIMEOUT_S:g} s") from None
         except ServerError as error:
@@ -354,4 +365,4 @@ class ServerMentions:
             text = f"{text[:MAX_TEXT]}\n[cut: only the first {MAX_TEXT:,} of {len(text):,} characters are attached]"
         from qcode.agent.context.attachments import resource_text
 
-        return [resource_text(f"{server}:{uri}", text), *reader.images]
+        return [resource_text(str(name), text), *reader.images]

@@ -395,57 +395,65 @@ async def list_all(session: ClientSession, rejected: RejectedEntries) -> ServerL
     listing = ServerListing()
     problems: list[str] = []
     if capabilities.tools is not None:
-        tools, ttl_s = await _all_entries(session.list_tools, "tools", problems)
-        listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
+        tools = await _all_entries(session.list_tools, "tools", problems)
+        listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools.entries)
         invalid = tuple(
             ListedTool(entry.name, "", {}, f"its definition is not valid ({entry.reason})") for entry in rejected
         )
-        listing = replace(listing, tools=(*listed, *invalid), ttl_s=ttl_s)
+        listing = replace(listing, tools=(*listed, *invalid), ttl_s=tools.ttl_s)
         rejected.clear()
     if capabilities.prompts is not None:
-        prompts, _ = await _entries_or_problem(session.list_prompts, "prompts", problems)
+        prompts = await _entries_or_problem(session.list_prompts, "prompts", problems)
         listing = replace(listing, prompts=tuple(map(_prompt, prompts)))
     if capabilities.resources is not None:
-        resources, _ = await _entries_or_problem(session.list_resources, "resources", problems)
-        templates, _ = await _entries_or_problem(session.list_resource_templates, "resource_templates", problems)
+        resources = await _entries_or_problem(session.list_resources, "resources", problems)
+        templates = await _entries_or_problem(session.list_resource_templates, "resource_templates", problems)
         listing = replace(listing, resources=(*map(_resource, resources), *map(_template, templates)))
     problems += [f"{single_spaced(entry.name, 80) or 'an entry'} is left out: {entry.reason}" for entry in rejected]
     return replace(listing, problems=tuple(problems))
 
 
-async def _entries_or_problem(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of one list of a server, from all of its pages."""
+
+    entries: list[Any]
+    ttl_s: float | None
+    """The seconds for which the first page is fresh; None if the server does not say."""
+
+
+async def _entries_or_problem(fetch: Any, key: str, problems: list[str]) -> list[Any]:  # noqa: ANN401
     """Return the entries of a list as `_all_entries` does; a failure adds a line to `problems`."""
     try:
-        return await _all_entries(fetch, key, problems)
+        return (await _all_entries(fetch, key, problems)).entries
     except connection_errors() as error:
         problems.append(f"its {key.replace('_', ' ')} cannot be listed: {explain(error)}")
-        return [], None
+        return []
 
 
-async def _all_entries(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
-    """Return the entries of all pages of a list, and the seconds for which the first page is fresh.
-
-    `key` is the attribute of a page that holds its entries.
-    """
+async def _all_entries(fetch: Any, key: str, problems: list[str]) -> _Entries:  # noqa: ANN401
+    """Return the entries of all pages of a list. `key` is the attribute of a page that holds its entries."""
     import mcp_types as types
 
+    list_name = key.replace("_", " ")
     entries: list[Any] = []
-    cursor: str | None = None
     ttl_s: float | None = None
-    for number in range(_MAX_PAGES):
+    cursor: str | None = None
+    for page_number in range(_MAX_PAGES):
         page = await fetch(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
         entries += getattr(page, key)
-        if not number and page.ttl_ms:
+        if page_number == 0 and page.ttl_ms:
             ttl_s = max(_MIN_TTL_S, page.ttl_ms / 1000)
         if len(entries) > MAX_LISTED:
-            problems.append(f"it lists more than {MAX_LISTED:,} {key.replace('_', ' ')}; the rest are ignored")
+            problems.append(f"it lists more than {MAX_LISTED:,} {list_name}; the rest are ignored")
             break
-        if not page.next_cursor or page.next_cursor == cursor:
+        is_last = not page.next_cursor or page.next_cursor == cursor  # a cursor that stays the same would never end
+        if is_last:
             break
         cursor = page.next_cursor
     else:
-        problems.append(f"its {key.replace('_', ' ')} take more than {_MAX_PAGES} pages; the rest are ignored")
-    return entries[:MAX_LISTED], ttl_s
+        problems.append(f"its {list_name} take more than {_MAX_PAGES} pages; the rest are ignored")
+    return _Entries(entries[:MAX_LISTED], ttl_s)
 
 
 def _prompt(prompt: types.Prompt) -> ListedPrompt:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import connect_and_check
@@ -169,11 +170,21 @@ class ModelsService:
         return _without_version(address_of(spec, self._context.settings, self._context.keys.env).value)
 
 
-def version_order(name: str) -> tuple[tuple[bool, float, str], ...]:
+class _NamePart(NamedTuple):
+    """A number or a text in a name. Parts are compared field by field: texts before numbers, numbers by value."""
+
+    is_number: bool
+    number: float
+    text: str
+
+
+def version_order(name: str) -> list[_NamePart]:
     """Return a sort key for names that compares the numbers in them by value: `gpt-4.1`, `gpt-5`, `gpt-10`."""
-    return tuple(
-        (part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _NUMBER_OR_TEXT.findall(name)
-    )
+    parts = []
+    for text in _NUMBER_OR_TEXT.findall(name):
+        is_number = text[0].isdigit()
+        parts.append(_NamePart(is_number, float(text) if is_number else 0.0, text))
+    return parts
 
 
 def _catalog_models(spec: ProviderSpec) -> list[str]:
@@ -190,7 +201,7 @@ def _catalog_models(spec: ProviderSpec) -> list[str]:
     full_names = (name.partition("/") for name, _ in catalog.models())
     names = sorted((name for host, _, name in full_names if host == provider), key=version_order, reverse=True)
     if spec.name in _OPENAI_PROVIDERS:
-        return [name for name in names if catalog.resolve(name, _OPENAI_PROVIDERS) == f"{spec.name}/{name}"]
+        return [name for name in names if catalog.full_names(name, _OPENAI_PROVIDERS) == (f"{spec.name}/{name}",)]
     return names
 
 

@@ -5,7 +5,7 @@ Nothing is sent to a provider; only local servers are probed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +124,13 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
         return default_of(specs[provider], settings, note)
     if name == DEMO:
         return Selection(specs[DEMO], DEMO, note)
+    return _select_bare_name(name, settings, note, keys, specs)
+
+
+def _select_bare_name(
+    name: str, settings: Settings, note: str, keys: Keys | None, specs: Mapping[str, ProviderSpec]
+) -> Selection:
+    """Select the model that a name without a provider means: a short name, or a model of exactly one provider."""
     from qcode.agent.models.aliases import NoCredentialError, resolve_alias
     from qcode.providers import catalog
 
@@ -133,26 +140,27 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
         if settings.small_model and name.lower() == "haiku":
             return select_model(settings.small_model, settings, note)
         raise CredentialError(f"{error}; {_nearest_usable(specs, settings, keys)}") from None
-    found = full_name or catalog.resolve(name, specs)
-    if not isinstance(found, str):
-        found = _named_by_config(name, settings, specs) or found
-    if isinstance(found, str):
-        host, _, model = found.partition("/")
-        return Selection(specs[host], model, note)
-    raise UsageError(_unknown_model(name, found, specs, settings.providers))
+    matches = (full_name,) if full_name else catalog.full_names(name, specs)
+    if len(matches) != 1:
+        matches = _named_by_config(name, settings, specs) or matches
+    if len(matches) == 1:
+        provider, _, model = matches[0].partition("/")
+        return Selection(specs[provider], model, note)
+    if matches:
+        raise UsageError(f'"{name}" is a model of several providers; name one of {", ".join(matches)}')
+    raise UsageError(_unknown_model(name, specs, settings.providers))
 
 
-def _named_by_config(name: str, settings: Settings, specs: Container[str]) -> str:
+def _named_by_config(name: str, settings: Settings, specs: Container[str]) -> tuple[str, ...]:
     """Return `provider/model` if the configuration names a model `name` of exactly one provider, otherwise nothing."""
-    described = (full_name.partition("/") for full_name in settings.models)
-    hosts = {provider for provider, _, model in described if model == name}
-    hosts |= {provider for provider, its in settings.providers.items() if its.default_model == name}
-    known = [host for host in hosts if host in specs]
-    return f"{known[0]}/{name}" if len(known) == 1 else ""
+    full_names = {full_name for full_name in settings.models if full_name.partition("/")[2] == name}
+    full_names |= {f"{host}/{name}" for host, provider in settings.providers.items() if provider.default_model == name}
+    known = [full_name for full_name in full_names if full_name.partition("/")[0] in specs]
+    return tuple(known) if len(known) == 1 else ()
 
 
-def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str], own_providers: Iterable[str]) -> str:
-    """Return the error about a model name that no provider or several providers have; `matches` are candidates.
+def _unknown_model(name: str, specs: Mapping[str, ProviderSpec], own_providers: Iterable[str]) -> str:
+    """Return the error about a model name that no provider has.
 
     The models of `own_providers` are not known, so a name that begins like one of them, such as `local-2`, may be its.
     """
@@ -160,11 +168,8 @@ def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str], own_
     from qcode.providers import catalog
     from qcode.text.match import did_you_mean, nearest_list, suggestion
 
-    # Candidates have either exactly this name, at several providers, or only a similar one.
-    if matches and catalog.lookup(matches[0].partition("/")[0], name) is not None:
-        return f'"{name}" is a model of several providers; name one of {", ".join(matches)}'
     own = [f"{provider}/{name}" for provider in own_providers if name.startswith(provider)]
-    hint = nearest_list(matches) or did_you_mean(own)
+    hint = nearest_list(catalog.similar_full_names(name, specs)) or did_you_mean(own)
     hint = hint or suggestion(name, (*SHORT_NAMES, *specs), "name it as PROVIDER/MODEL")
     return f'unknown model "{name}"; {hint}'
 

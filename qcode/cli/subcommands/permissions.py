@@ -113,6 +113,7 @@ def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
     """
     from qcode.agent.hooks.permission_hook import (
         MAX_EVENT_BYTES,
+        EventVerdict,
         UnreadableEventError,
         format_answer,
         hook_settings,
@@ -121,9 +122,9 @@ def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
     )
 
     if only_prints:
-        file, settings = hook_settings(program, _command_line(program))
-        sys.stderr.write(f"Add this to {file}, next to its other settings:\n")
-        write_stdout(f"{settings}\n")
+        settings = hook_settings(program, _command_line(program))
+        sys.stderr.write(f"Add this to {settings.file}, next to its other settings:\n")
+        write_stdout(f"{settings.text}\n")
         return 0
     try:
         event = read_event(program, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
@@ -133,10 +134,10 @@ def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
         policy = permissions_of(_context(replace(options, cwd=event.folder))).policy
         # The other program runs the command without qcode's sandbox, so only commands that need none are allowed.
         policy = replace(policy, probes=replace(policy.probes, sandbox=SandboxSupport))
-        decision, reason = judge_event(policy, event)
+        verdict = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
-        decision, reason = "ask", str(problem)
-    write_stdout(f"{format_answer(program, decision, reason)}\n")
+        verdict = EventVerdict("ask", str(problem))
+    write_stdout(f"{format_answer(program, verdict)}\n")
     return 0
 
 

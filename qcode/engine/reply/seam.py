@@ -157,40 +157,44 @@ class Seam:
 
     def _continue_with(self, text: str) -> None:
         """Hold back `text`, the text after a removed opening, as the new start of the continuation."""
-        self._held_texts, self._is_held_blank = [text], not text.strip()
+        self._held_texts = [text]
+        self._is_held_blank = not text.strip()
         self._restarted_chars = _common_length(self._before, text)
         self._may_restart = self._restarted_chars == len(text)
 
     def _is_undecided(self, pending: str) -> bool:
         """Return whether more text may turn `pending` into a repetition or an opening."""
-        if not pending.strip():
+        stripped = pending.lstrip()
+        if not stripped:
             return len(pending) < SEARCHED_TAIL
-        if len(pending) < len(self._tail) and pending in self._tail:
+        if self._may_become_replay(pending) or self._may_become_replay(stripped):
             return True
         if self._may_lead_in and may_become_lead_in(pending):
             return True
-        stripped = pending.lstrip()
-        if stripped != pending and len(stripped) < len(self._tail) and stripped in self._tail:
+        if _may_recur(self._tail, pending) or _may_recur(self._tail, stripped):
             return True
-        if any(_may_recur(self._tail, text, replay_length(self._tail, text)) for text in {pending, stripped}):
-            return True
-        if self._fence is not None:
-            return fences.may_become_fence(pending) or self._replays_after_bare_fence(pending, is_partial=True)
-        start = _without_indents(stripped)
+        if self._fence is None:
+            return self._may_become_header(stripped)
+        after_fence = self._after_bare_fence(pending)
+        is_reopened = after_fence is not None and self._may_become_replay(after_fence)
+        return is_reopened or fences.may_become_fence(pending)
+
+    def _may_become_replay(self, text: str) -> bool:
+        """Return whether more text may turn `text` into a repetition of the end of the reply."""
+        return len(text) < len(self._tail) and text in self._tail
+
+    def _may_become_header(self, text: str) -> bool:
+        """Return whether more text may turn `text` into a repeated heading or table header."""
+        start = _without_indents(text)
         return any(header.startswith(start) or _may_be_continued(header, start) for header in self._headers)
 
-    def _replays_after_bare_fence(self, pending: str, *, is_partial: bool) -> bool:
-        """Return whether a bare fence is followed by a repetition, and so reopens the code block instead of closing it.
+    def _after_bare_fence(self, pending: str) -> str | None:
+        """Return the text after a bare fence at the start of `pending`; None if there is no such fence.
 
-        `is_partial`: the repetition may still be incomplete, because more text can follow.
+        A bare fence that a repetition follows reopens the code block instead of closing it.
         """
         length = fences.bare_fence_length(pending, self._fence) if self._fence is not None else 0
-        if not length:
-            return False
-        after = pending[length:]
-        if is_partial:
-            return len(after) < len(self._tail) and after in self._tail
-        return replay_length(self._tail, after) > 0
+        return pending[length:] if length else None
 
     def _without_opening(self, pending: str) -> str:
         """Return `pending` without its first opening; unchanged if it has none."""
@@ -202,12 +206,12 @@ class Seam:
                 return pending[length:]
         if self._fence is not None:
             length = fences.reopened_fence_length(pending, self._fence, is_inside_line=self._is_inside_line)
-            if not length and self._replays_after_bare_fence(pending, is_partial=False):
-                length = fences.bare_fence_length(pending, self._fence)
-            if length:
+            after_fence = pending[length:] if length else self._after_bare_fence(pending)
+            is_reopened = length > 0 or (after_fence is not None and replay_length(self._tail, after_fence) > 0)
+            if is_reopened and after_fence is not None:
                 self._fence = None
                 self._blank = self._line_break = ""
-                return pending[length:]
+                return after_fence
         text = pending.lstrip("\r\n")
         for header in self._headers:
             length = _header_length(header, text)
@@ -231,16 +235,20 @@ class Seam:
     def _without_replay(self, text: str) -> str:
         """Return `text` without the part that repeats the end of the reply, or its start after a restart."""
         replayed = replay_length(self._tail, text)
+        if replayed and _recurs(self._tail, text, replayed):
+            return text
         if replayed:
-            return text if _recurs(self._tail, text, replayed) else text[replayed:]
+            return text[replayed:]
         common = _common_length(self._before, text)
         if is_restart(self._before, text, common):
             new_text = text[common:]
             is_complete = common == len(self._before)  # the whole text was repeated, so the new text follows it
             return new_text if is_complete or not new_text.strip() else RESTART_MARK + new_text
-        stripped = text.lstrip()
-        replayed = replay_length(self._tail, stripped) if len(stripped) < len(text) else 0
-        return stripped[replayed:] if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed) else text
+        stripped = text.lstrip()  # the model may have added blanks before the repetition
+        replayed = replay_length(self._tail, stripped)
+        if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed):
+            return stripped[replayed:]
+        return text
 
 
 def _recurs(before: str, text: str, replayed: int) -> bool:
@@ -253,8 +261,9 @@ def _recurs(before: str, text: str, replayed: int) -> bool:
     return bool(line) and text.startswith(line, replayed)
 
 
-def _may_recur(before: str, text: str, replayed: int) -> bool:
+def _may_recur(before: str, text: str) -> bool:
     """Return whether more of `text` is needed to decide `_recurs`."""
+    replayed = replay_length(before, text)
     line = _first_line(before, text[:replayed])
     return len(text) - replayed < len(line) and line.startswith(text[replayed:])
 
@@ -303,7 +312,8 @@ def _may_be_continued(header: str, start: str) -> bool:
 
 def _common_length(left: str, right: str) -> int:
     """Return the length of the common prefix, by binary search over slices (faster than a loop over characters)."""
-    low, high = 0, min(len(left), len(right))
+    low = 0
+    high = min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
         if left[low:middle] == right[low:middle]:
@@ -315,7 +325,8 @@ def _common_length(left: str, right: str) -> int:
 
 SEARCHED_TAIL = 4_000
 """How many characters at the end of a text are searched for an overlap."""
-MIN_BYTES, MIN_CHARS = 6, 4
+MIN_BYTES = 6
+MIN_CHARS = 4
 """A shorter overlap may be a coincidence. Bytes count too, because a Chinese word has few characters."""
 MIN_STRUCTURAL_BYTES = 4
 """The minimum of an overlap that contains Markdown syntax: `\\n## ` is less likely to be a coincidence."""
@@ -413,8 +424,8 @@ def _is_replay(before: str, overlap: str) -> bool:
         return _occurs_once(before, overlap)
     if before.endswith("\n"):
         return False
-    line = before[before.rfind("\n", 0, len(before) - 1) + 1 :]
-    return _occurs_once(line, overlap) if len(line) >= len(overlap) else _occurs_once(before, overlap)
+    line = before[before.rfind("\n") + 1 :]
+    return _occurs_once(line if len(line) >= len(overlap) else before, overlap)
 
 
 def _occurs_once(text: str, part: str) -> bool:
@@ -448,9 +459,12 @@ def repeatable_headers(before: str) -> tuple[str, ...]:
     lines = before.split("\n")
     complete = lines[:-1]
     headers: list[str] = []
-    last = next((index for index in reversed(range(len(complete))) if _HEADING.fullmatch(complete[index])), None)
-    if last is not None and lines.count(lines[last]) == 1 and any(line.strip() for line in lines[last + 1 :]):
-        headers.append(lines[last].strip() + "\n")
+    headings = [index for index, line in enumerate(complete) if _HEADING.fullmatch(line)]
+    if headings:
+        last = headings[-1]
+        has_text_after = any(line.strip() for line in lines[last + 1 :])
+        if lines.count(lines[last]) == 1 and has_text_after:
+            headers.append(lines[last].strip() + "\n")
     table_end = len(lines) if lines[-1] else len(lines) - 1  # an empty last line follows a complete row
     table_start = table_end
     while table_start and lines[table_start - 1].lstrip().startswith("|"):
@@ -569,8 +583,8 @@ def lead_in_length(text: str) -> int:
         return start + match.end()
     line, newline, _ = searched.partition("\n")
     line = line.rstrip()
-    is_alone = bool(newline) and any(re.fullmatch(pattern, line) for pattern in (_LEAD_IN_LINE, _BRACKETED_LINE))
-    return start + len(line) if is_alone else 0
+    is_lead_in_line = re.fullmatch(_LEAD_IN_LINE, line) or re.fullmatch(_BRACKETED_LINE, line)
+    return start + len(line) if newline and is_lead_in_line else 0
 
 
 def may_become_lead_in(text: str) -> bool:

@@ -63,17 +63,17 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    files, line = split_memory_line(text, memory.editable_files())
-    if len(files) == 1:
-        _append_line(context, files[0].path, line)
+    line = split_memory_line(text, memory.editable_files())
+    if len(line.files) == 1:
+        _append_line(context, line.files[0].path, line.text)
     elif app_view is not None:
         from qcode.tui.screens.inspection import MemoryTargetPicker
 
         def append(path: str | None) -> None:
             if path is not None:
-                _append_line(context, path, line)
+                _append_line(context, path, line.text)
 
-        app_view.open_screen(MemoryTargetPicker(files, line), append)
+        app_view.open_screen(MemoryTargetPicker(line.files, line.text), append)
     else:
         context.view.notify("info", "Choose the file: /memory project: TEXT or /memory yours: TEXT.")
 

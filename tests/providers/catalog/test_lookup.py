@@ -15,9 +15,10 @@ from qcode.providers.catalog import (
     CORRECTIONS,
     catalog_source,
     default_model,
+    full_names,
     lookup,
     nearest,
-    resolve,
+    similar_full_names,
 )
 from qcode.providers.demo.provider import DEMO_FACTS
 from qcode.providers.registry import PROVIDERS
@@ -157,21 +158,22 @@ def test_provider_without_a_default_says_so() -> None:
 
 
 def test_unique_bare_name_resolves() -> None:
-    assert resolve("claude-sonnet-5-5") == "anthropic/claude-sonnet-5-5"
-    assert resolve("gpt-4o-2024-11-20") == "openai/gpt-4o-2024-11-20"
-    assert resolve("GPT-4o") == "openai/gpt-4o"
-    assert resolve("global.anthropic.claude-sonnet-5-5") == "bedrock/global.anthropic.claude-sonnet-5-5"
+    assert full_names("claude-sonnet-5-5") == ("anthropic/claude-sonnet-5-5",)
+    assert full_names("gpt-4o-2024-11-20") == ("openai/gpt-4o-2024-11-20",)
+    assert full_names("GPT-4o") == ("openai/gpt-4o",)
+    assert full_names("global.anthropic.claude-sonnet-5-5") == ("bedrock/global.anthropic.claude-sonnet-5-5",)
 
 
 def test_model_of_the_responses_api_resolves_to_it_if_the_host_supports_it() -> None:
-    assert resolve("gpt-5.2-pro", ["openai", "openai-responses"]) == "openai-responses/gpt-5.2-pro"
-    assert resolve("gpt-5.2-pro", ["openai"]) == "openai/gpt-5.2-pro"
-    assert resolve("gpt-4o", ["openai", "openai-responses"]) == "openai/gpt-4o"
+    assert full_names("gpt-5.2-pro", ["openai", "openai-responses"]) == ("openai-responses/gpt-5.2-pro",)
+    assert full_names("gpt-5.2-pro", ["openai"]) == ("openai/gpt-5.2-pro",)
+    assert full_names("gpt-4o", ["openai", "openai-responses"]) == ("openai/gpt-4o",)
 
 
 def test_name_resolves_to_the_provider_as_typed() -> None:
-    assert resolve("kimi-k3", ["openai", "kimi"]) == "kimi/kimi-k3"
-    assert resolve("kimi-k3x", ["kimi"]) == ("kimi/kimi-k3", "kimi/kimi-k2.5", "kimi/kimi-k2.6")
+    assert full_names("kimi-k3", ["openai", "kimi"]) == ("kimi/kimi-k3",)
+    assert full_names("kimi-k3x", ["kimi"]) == ()
+    assert similar_full_names("kimi-k3x", ["kimi"]) == ("kimi/kimi-k3", "kimi/kimi-k2.5", "kimi/kimi-k2.6")
 
 
 def test_table_knows_the_registry_names_of_qwen_kimi_and_glm() -> None:
@@ -182,26 +184,25 @@ def test_table_knows_the_registry_names_of_qwen_kimi_and_glm() -> None:
 def test_demo_model_is_in_the_catalog() -> None:
     assert lookup("demo", default_model("demo")) == DEMO_FACTS
     assert lookup("demo", "other") is None
-    assert resolve("demo", ["openai", "demo"]) == "demo/demo"
+    assert full_names("demo", ["openai", "demo"]) == ("demo/demo",)
 
 
 def test_ambiguous_name_gives_both_providers() -> None:
-    assert resolve("deepseek-v4-pro", ["deepseek", "dashscope"]) == (
+    assert full_names("deepseek-v4-pro", ["deepseek", "dashscope"]) == (
         "deepseek/deepseek-v4-pro",
         "dashscope/deepseek-v4-pro",
     )
 
 
 def test_misspelled_name_gives_the_nearest() -> None:
-    candidates = resolve("claude-sonet-5-5")
-    assert isinstance(candidates, tuple)
+    candidates = similar_full_names("claude-sonet-5-5")
     assert candidates[0] == "anthropic/claude-sonnet-5-5"
     assert len(candidates) <= 3
 
 
 @pytest.mark.parametrize("name", ["", "zzzzzzzz", "\x00"])
 def test_name_similar_to_none_gives_no_candidates(name: str) -> None:
-    assert resolve(name) == ()
+    assert full_names(name) == similar_full_names(name) == ()
 
 
 def test_nearest_name_comes_from_the_table() -> None:
@@ -239,7 +240,7 @@ def test_table_is_read_once_at_the_first_lookup() -> None:
         "real = pathlib.Path.read_bytes\n"
         "pathlib.Path.read_bytes = lambda self: reads.append(self.name) or real(self)\n"
         "before = list(reads)\n"
-        "catalog.lookup('openai', 'gpt-4o'); catalog.lookup('gemini', 'gemini-2.5-pro'); catalog.resolve('gpt-4o')\n"
+        "catalog.lookup('openai', 'gpt-4o'); catalog.lookup('gemini', 'gemini-2.5-pro'); catalog.full_names('gpt-4o')\n"
         "print(json.dumps([before, reads]))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -240,17 +240,26 @@ def _set_time_limits(server: _Server, *, timeout_s: float | None = None, startup
 def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
     """Set the tools to offer, from the key `chosen`; the tools in the key `excluded` become deny rules."""
     names = [name.partition("(")[0] for name in server.strings(chosen)]
-    server.values |= {"tools": names} if names else {}
+    if names:
+        server.values["tools"] = names
     server.denied = tuple(server.strings(excluded))
 
 
-_CONVERTERS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
-    "claude": (_convert_claude, _unchanged),
-    "codex": (_convert_codex, _unchanged),
-    "gemini": (_convert_gemini, _convert_gemini_references),
-    "qwen": (_convert_gemini, _convert_gemini_references),
-    "opencode": (_convert_opencode, _convert_opencode_references),
+_CONVERTERS: Mapping[str, Callable[[_Server], None]] = {
+    "claude": _convert_claude,
+    "codex": _convert_codex,
+    "gemini": _convert_gemini,
+    "qwen": _convert_gemini,
+    "opencode": _convert_opencode,
 }
+_REFERENCE_CONVERTERS: Mapping[str, Callable[[str], str]] = {
+    "claude": _unchanged,
+    "codex": _unchanged,
+    "gemini": _convert_gemini_references,
+    "qwen": _convert_gemini_references,
+    "opencode": _convert_opencode_references,
+}
+"""Functions that convert references to variables in a value, by program."""
 
 
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disabled: tuple[str, ...] = ()) -> None:
@@ -270,19 +279,18 @@ def _convert_server(program: str, name: str, entry: object, location: str, *, is
         raise NotConvertibleError(f"invalid name: {SERVER_NAME_RULE}")
     if not isinstance(entry, Mapping):
         raise NotConvertibleError("it is not a table")
-    convert, convert_references = _CONVERTERS[program]
-    server = _Server(name, entry, convert_references)
+    server = _Server(name, entry, _REFERENCE_CONVERTERS[program])
     if program == "codex" and _REFERENCE.search(str(entry)):
         server.losses.append("${...} in its values is a variable in qcode, but not in Codex")
-    convert(server)
-    server.values |= {"enabled": False} if is_disabled else {}
+    _CONVERTERS[program](server)
+    if is_disabled:
+        server.values["enabled"] = False
     for key, value in server.values.items():
-        # A table such as `env` is checked value by value.
-        for inner, item in value.items() if isinstance(value, dict) else (("", value),):
-            path = ("mcp_servers", name, key, *((inner,) if inner else ()))
-            config_key = find_key(path)
-            assert config_key is not None
-            convert_value(config_key, path, tuple(item) if isinstance(item, list) else item)
+        if isinstance(value, dict):  # a table such as `env`
+            for inner_key, inner_value in value.items():
+                _check_value(("mcp_servers", name, key, inner_key), inner_value)
+        else:
+            _check_value(("mcp_servers", name, key), value)
     server.losses += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     invalid = [rule.rule for rule in rules if not is_rule(rule.rule)]
@@ -290,3 +298,10 @@ def _convert_server(program: str, name: str, entry: object, location: str, *, is
     valid = tuple(rule for rule in rules if rule.rule not in invalid)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *valid)
     return SourceSetting("server", name, location, changes, losses=tuple(server.losses), is_lost_denial=bool(invalid))
+
+
+def _check_value(path: tuple[str, ...], value: object) -> None:
+    """Raise `ConfigError` if `value` is not valid for the configuration key at `path`."""
+    key = find_key(path)
+    assert key is not None
+    convert_value(key, path, tuple(value) if isinstance(value, list) else value)
