@@ -94,6 +94,7 @@ def first_changed_line(change: ChangedFile) -> int:
 
 def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:
     """Return the diffs of changed files: their whole texts, or their hunks in `diff` if the texts are too large."""
+    # Both texts of a file together may be twice as long as one text.
     small = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
     diffs: list[Json] = [
         {"type": "diff", "path": change.path, "oldText": change.old_text, "newText": change.new_text}
@@ -256,14 +257,15 @@ class Cards:
         self._cards, self._reusable = [], []
 
     def announce(self, call_id: str, name: str) -> CallCard | None:
-        """Return a new card for a call; None if it has a card already, or reuses a card."""
-        if any(card.call_id == call_id and card not in self._reusable for card in self._cards):
+        """Return the card of a call if it is new, so that it must be shown; None if the call gets an existing card."""
+        cards_in_use = [card for card in self._cards if card not in self._reusable]
+        if any(card.call_id == call_id for card in cards_in_use):
             return None
-        card = next((card for card in self._reusable if card.name == name), None)
-        if card is not None:
-            self._reusable.remove(card)
-            card.call_id = call_id
-            return None
+        for card in self._reusable:
+            if card.name == name:
+                self._reusable.remove(card)
+                card.call_id = call_id
+                return None
         return self._create(call_id, name)
 
     def start_over(self) -> None:

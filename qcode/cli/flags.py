@@ -456,7 +456,7 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     ("qcode login [PROVIDER]", "the same as auth login"),
     ("qcode logout [PROVIDER]", "the same as auth logout"),
-    ("qcode sessions list [WORDS]|show ID|delete ID", "list, print and delete sessions"),
+    ("qcode sessions list [WORDS] | show ID | delete ID", "list, print and delete sessions"),
     (
         "qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
         "write a session, or some of its turns, to a file",
@@ -485,7 +485,7 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
         "print turns, tokens, cost and recoveries by day and model, for this folder or all folders",
     ),
     (
-        "qcode models [PART OF A NAME] [--all]|forget",
+        "qcode models [PART OF A NAME] [--all] | forget",
         "list the models that you can use here, or all, with their limits and prices; or forget the learned limits",
     ),
     (
@@ -493,7 +493,7 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
         "print the path of config.toml, every setting with its origin, or the schema for an editor",
     ),
     (
-        "qcode config set KEY VALUE|unset KEY",
+        "qcode config set KEY VALUE | unset KEY",
         "change a key of your config.toml, or with --project of this project's file; keeps comments and rejects an "
         "invalid value",
     ),
@@ -506,20 +506,20 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     ("qcode doctor", "print what needs attention here, then the facts: trust, files, keys, sandbox, terminal"),
     (
-        "qcode trust [show]|accept|forget [DIR]|list",
+        "qcode trust [show] | accept | forget [DIR] | list",
         "show which files of this folder need trust and what changed in them; trust it, or forget it",
     ),
     (
-        "qcode mcp list|show NAME|approve NAME",
+        "qcode mcp list | show NAME | approve NAME",
         "list the tool servers, show or approve one; starts none; takes -C, --trust and --mcp-config FILE",
     ),
     (
-        "qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME",
+        "qcode mcp add NAME -- COMMAND... | add NAME URL | remove NAME",
         "add a server to your config.toml, or remove one; add takes --env NAME=VALUE, --header NAME:VALUE and "
         "--transport http|sse",
     ),
     (
-        "qcode mcp login NAME|logout NAME",
+        "qcode mcp login NAME | logout NAME",
         "sign in to a server with a URL, or sign out; login takes --no-browser, --client-id ID and --callback-port N",
     ),
     (
@@ -534,12 +534,12 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
         "answers and the decision",
     ),
     (
-        "qcode skills list|show NAME|check [DIR]",
+        "qcode skills list | show NAME | check [DIR]",
         "list the skills of this folder, print one, or check whether skills follow the rules of the format",
     ),
     ("qcode permissions [list]", "print the mode and every rule that applies here, each with its origin"),
     (
-        "qcode permissions check shell CMD|read PATH|write PATH|fetch URL",
+        "qcode permissions check shell CMD | read PATH | write PATH | fetch URL",
         'print whether a call is allowed here, and why; runs nothing; --jsonl reads {"kind","value"} lines on stdin; '
         "takes -C, --trust, --settings, --add-dir and the flags of Permissions",
     ),

@@ -139,7 +139,7 @@ def _run_acp(arguments: Sequence[str]) -> int:
     """
     options, words, flags = parse_subcommand("acp", arguments, _ACP_USAGE)
     if words:
-        raise CommandLineError(_ACP_USAGE)
+        raise invalid_arguments(words, _ACP_USAGE)
     if "login" in flags:
         return _log_in()
     from qcode.acp.run import run_acp

@@ -27,11 +27,11 @@ from qcode.values import dataclass
 
 _USE = "use: qcode trust [show] [--json], trust accept, trust forget [DIR], or trust list [--json]; with -C DIR"
 _STATES = {
-    "unknown": "not trusted: restricted",
+    "unknown": "restricted (not trusted)",
     "trusted": "trusted",
-    "changed": "changed since it was trusted: restricted",
-    "unpinned": "trusted by a version of qcode that did not record its files: restricted until you accept it",
-    "unpinnable": "has more files than can be recorded: restricted unless you use --trust",
+    "changed": "restricted (changed since it was trusted)",
+    "unpinned": "restricted until you accept it (trusted by a version of qcode that did not record its files)",
+    "unpinnable": "restricted unless you use --trust (it has more files than can be recorded)",
 }
 TrustAnswer: TypeAlias = Literal["always", "once", "restricted"]
 _ANSWERS: dict[str, TrustAnswer] = {"1": "always", "2": "once", "3": "restricted", "q": "restricted"}

@@ -39,6 +39,7 @@ _PASSED_VARIABLES = frozenset(
 )  # fmt: skip
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _LOCALE = lazy_pattern(r"LC_[A-Z]+")
+# A variable with a locale that is not UTF-8: `LANG=ja_JP.SJIS`, but not `LANG=C`.
 _OTHER_ENCODING = lazy_pattern(r"(?i)(LC_ALL|LC_CTYPE|LANG)=(?!(C|POSIX|.*\.utf-?8(@.*)?)?$).*")
 _TERM_GRACE_S = 0.1
 """The time between SIGTERM and SIGKILL."""
@@ -70,12 +71,16 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     PATH is that of `command_path`. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. Locales of
     other encodings become `C.UTF-8`, like the text of commands: in `ja_JP.SJIS`, bash reads `ă\\` as two letters.
     """
-    passed = {name: environment[name] for name in environment if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)}
+    passed: dict[str, str] = {}
+    for name, value in environment.items():
+        is_proxy = name.lower() in _PROXIES and "@" not in value
+        if is_proxy or name in _PASSED_VARIABLES or _LOCALE.fullmatch(name):
+            passed[name] = value
     if sys.getfilesystemencoding() == "utf-8":
         passed |= {name: "C.UTF-8" for name, value in passed.items() if _OTHER_ENCODING.fullmatch(f"{name}={value}")}
-    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     depth = environment.get(DEPTH_VARIABLE, "")
-    child_depth = str(int(depth) + 1) if depth.isdecimal() and len(depth) < 4 else "1"  # it may be any text
+    is_depth = depth.isdecimal() and len(depth) < 4  # the variable may contain any text
+    child_depth = str(int(depth) + 1) if is_depth else "1"
     return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": command_path(environment)}
 
 

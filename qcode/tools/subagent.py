@@ -60,8 +60,9 @@ class SubagentTool:
             task = self.task(arguments)
         except Refused as refused:
             return Preview("Start a sub-agent?", detail="", refusal=str(refused))
-        task_line = f"{task.description} ({task.kind}{f', {task.model} model' if task.model else ''})"
-        return Preview("Start a sub-agent?", f"{visible(task_line)}\n\n{visible_lines(task.prompt)}")
+        model = f", {task.model} model" if task.model else ""
+        task_line = visible(f"{task.description} ({task.kind}{model})")
+        return Preview("Start a sub-agent?", f"{task_line}\n\n{visible_lines(task.prompt)}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         return failed("agent: a sub-agent cannot start another one")

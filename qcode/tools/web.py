@@ -137,8 +137,8 @@ class Fetch:
             target = self._gate.target(url)
             if isinstance(target, str):
                 raise Refused(f"{target}: {url}")
-            refusal = self._gate.refusal(url) if hop else ""
-            if refusal:
+            is_redirect = hop > 0  # the call itself was approved
+            if is_redirect and (refusal := self._gate.refusal(url)):
                 raise Refused(
                     f"it redirects to {url}, which was not approved ({refusal}). Call fetch with that URL to "
                     "request approval."
@@ -173,19 +173,19 @@ class Fetch:
         method = "GET" if content is None else "POST"
         # For the check of the certificate, an IPv6 address has no brackets.
         extensions = {"sni_hostname": target.host.strip("[]")} if target.scheme == "https" else {}
-        proxy_note, client = _client(target)
+        proxy = _proxy(target)
         try:
             async with (
-                client,
+                _client(proxy) as client,
                 client.stream(
                     method, address_url, headers=all_headers, content=content, extensions=extensions
                 ) as response,
             ):
-                if proxy_note and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
+                if proxy.address and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
                     raise httpx2.ProxyError("it demands a user name and a password (407)")
                 return await _read_page(url, response)
         except httpx2.HTTPError as error:
-            raise Refused(f"{target.host} could not be reached{proxy_note}: {_reason(error)}") from None
+            raise Refused(f"{target.host} could not be reached{proxy.note}: {_reason(error)}") from None
         except (httpx2.InvalidURL, ValueError) as error:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
@@ -266,30 +266,45 @@ def _addresses(name: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(socket_address[0]) for *_, socket_address in rows))
 
 
-def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
-    """Return a note on the proxy for error messages, empty without a proxy, and a client that uses the proxy.
+@dataclass(frozen=True, slots=True)
+class _Proxy:
+    """The proxy of a request."""
 
-    Raise `Refused` if the address of the proxy is invalid.
-    """
+    address: str
+    """Empty if the request uses no proxy."""
+    variable: str
+    """The environment variable with the address, empty if the address is a setting of the system."""
+
+    @property
+    def note(self) -> str:
+        """The part of an error message that names the proxy, empty without one."""
+        return f" through the proxy in {self.variable or 'the settings of the system'}" if self.address else ""
+
+
+def _proxy(target: RequestTarget) -> _Proxy:
     from urllib.request import getproxies
 
-    import httpx2
-
-    from qcode.text.proxies import has_valid_port, proxy_address, proxy_problem, proxy_variable
+    from qcode.text.proxies import proxy_address, proxy_variable
 
     url = f"{target.scheme}://{target.authority}"
     proxies = {f"{scheme}_proxy": address for scheme, address in getproxies().items()}
-    proxy = proxy_address(url, proxies)
-    variable = proxy_variable(url, os.environ)
+    return _Proxy(proxy_address(url, proxies), proxy_variable(url, os.environ))
+
+
+def _client(proxy: _Proxy) -> httpx2.AsyncClient:
+    """Return a client that uses the proxy. Raise `Refused` if the address of the proxy is invalid."""
+    import httpx2
+
+    from qcode.text.proxies import has_valid_port, proxy_problem
+
     try:
-        if not has_valid_port(proxy):
+        if not has_valid_port(proxy.address):
             raise ValueError
-        client = httpx2.AsyncClient(
-            verify=httpx2.create_ssl_context(), trust_env=False, proxy=proxy or None, timeout=MAX_FETCH_S
+        return httpx2.AsyncClient(
+            verify=httpx2.create_ssl_context(), trust_env=False, proxy=proxy.address or None, timeout=MAX_FETCH_S
         )
     except (httpx2.InvalidURL, ValueError):
-        raise Refused(proxy_problem(variable)) from None
-    return f" through the proxy in {variable or 'the settings of the system'}" if proxy else "", client
+        raise Refused(proxy_problem(proxy.variable)) from None
 
 
 def _reason(error: Exception) -> str:

@@ -25,7 +25,7 @@ def brings(work: Path, text: str) -> None:
 
 def test_trust_show_lists_files_and_changes(printed: Printed) -> None:
     out, _ = printed("trust")
-    assert out == [f"{printed.work}: not trusted: restricted", "it contains no files for qcode"]
+    assert out == [f"{printed.work}: restricted (not trusted)", "it contains no files for qcode"]
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     store = TrustStore(printed.state)
     store.remember(printed.work)
@@ -37,7 +37,7 @@ def test_trust_show_lists_files_and_changes(printed: Printed) -> None:
     assert "changed since it was trusted" in out[0]
     assert out[-2:] == ["  -output.max_continuations = 1", "  +output.max_continuations = 2"]
     out, _ = printed("trust", "list")
-    assert out == [f"{printed.work}  changed since it was trusted: restricted"]
+    assert out == [f"{printed.work}  restricted (changed since it was trusted)"]
 
 
 def test_trust_aligns_names_with_wide_characters_by_terminal_cells(printed: Printed) -> None:

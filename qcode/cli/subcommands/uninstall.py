@@ -79,7 +79,8 @@ def run_uninstall(arguments: Sequence[str]) -> int:
     if words:
         raise invalid_arguments(words, _USE)
     paths = ConfigPaths.from_env(os.environ)
-    items, keys = stored_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
+    items = stored_items(paths)
+    keys = Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
     names = sorted(keys.stored_names())
     for problem in keys.problems:
         write_stderr(problem)

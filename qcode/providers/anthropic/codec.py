@@ -66,13 +66,16 @@ _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, `encoded.body` adds the messages whose encoding is final."""
-    unsettled: Sequence[Message] = request.messages
+    """Return the request body.
+
+    With `encoded`, the body lacks the messages whose encoding is final; `encoded.body` adds them.
+    """
+    messages: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        unsettled, used_ids = encoded.encode_settled(unsettled, variant="", encode=partial(_encode_settled, encoded))
-    api_messages = _messages(normalize_messages(unsettled, _call_id, used_ids), encoded or EncodedMessages())
+        messages, used_ids = encoded.encode_settled(messages, variant="", encode=partial(_encode_settled, encoded))
+    api_messages = _messages(normalize_messages(messages, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
         _strip_prefill(api_messages[-1])
     _mark_cache(api_messages)
@@ -100,8 +103,11 @@ def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: boo
     api_messages: list[JsonObject] = []
     for index, message in enumerate(messages):
         is_last = has_end and index == len(messages) - 1
-        is_user = message.role == "user"
-        encode_one = partial(_user, message) if is_user else partial(_assistant, message, is_last=is_last)
+        if message.role == "user":
+            encode_one = partial(_user, message)
+        else:
+            encode_one = partial(_assistant, message, is_last=is_last)
+        # The encoding of a message may differ if it is the last one.
         content = list(encoded.encode_once(message, encode_one, variant="last" if is_last else ""))
         if not content:
             if message.role == "assistant":

@@ -43,11 +43,12 @@ def indent_pairs(old: Sequence[str], file_lines: Sequence[str]) -> dict[str, str
         if edit_line.strip() and pairs.setdefault(indent_of(edit_line), indent) != indent:
             return None
     depths = sorted((_columns(edit, _USUAL_WIDTH), _columns(file, _USUAL_WIDTH)) for edit, file in pairs.items())
-    is_depth_kept = all(
-        (edit_depth < next_edit_depth) == (file_depth < next_file_depth)
-        for (edit_depth, file_depth), (next_edit_depth, next_file_depth) in pairwise(depths)
-    )
-    return pairs if is_depth_kept else None
+    for (edit_depth, file_depth), (next_edit_depth, next_file_depth) in pairwise(depths):
+        is_deeper_in_edit = edit_depth < next_edit_depth
+        is_deeper_in_file = file_depth < next_file_depth
+        if is_deeper_in_edit != is_deeper_in_file:
+            return None
+    return pairs
 
 
 def indent_unit(file: Sequence[str]) -> int:
@@ -73,9 +74,9 @@ class Reindenter:
     def reindent(self, line: str) -> str:
         """Return `line` with its indentation converted."""
         indent, text = indent_of(line), line.lstrip(" \t")
-        if not text or indent in self._pairs:
-            return self._pairs[indent] + text if text else line
-        if self._is_kept:
+        if text and indent in self._pairs:
+            return self._pairs[indent] + text
+        if not text or self._is_kept:
             return line
         columns = _columns(indent, self._width)
         if columns not in self._indents:
@@ -183,9 +184,11 @@ def find(text: str, old: str, new: str) -> PassageMatches:
     exact = _exact_passages(text, old, new)
     if exact and not _splits_indentation(text, old, exact):
         return PassageMatches(exact)
+    # A match inside an indentation means that the model sent too few blanks, so tolerant matches are better. But they
+    # must be the same passages.
     tolerant = _tolerant(text, old, new)
-    # A match inside an indentation means that the model sent too few blanks, so the tolerant match is better.
-    return PassageMatches(exact) if exact and len(tolerant.passages) != len(exact) else tolerant
+    is_better = not exact or len(tolerant.passages) == len(exact)
+    return tolerant if is_better else PassageMatches(exact)
 
 
 def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> bool:
@@ -262,7 +265,8 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
 
 
 def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    passages, position = [], text.find(old)
+    passages: list[Passage] = []
+    position = text.find(old)
     while position >= 0:
         passages.append(Passage(position, position + len(old), new))
         position = text.find(old, position + len(old))
@@ -279,6 +283,7 @@ class _WantedLines:
 
     @cached_property
     def _changes(self) -> Sequence[tuple[str, int, int, int, int]]:
+        """The changes from the old to the new lines, as opcodes of `difflib`."""
         return BoundedMatcher(self.lines, self.new_lines, autojunk=False).get_opcodes()
 
     def formatted_like(self, file_lines: Sequence[str], unit: Callable[[], int]) -> str:
