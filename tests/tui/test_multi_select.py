@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from textual import events
 
@@ -256,6 +258,27 @@ def test_choices_and_keys_fit_into_forty_columns() -> None:
         assert rows[first + 1].index("needs") == rows[first].index("Check")
         assert "Send the answer (Enter)" in run.screen
         assert "Space toggle · Enter send · Esc" in run.status
+        await _stop(run)
+
+    drive(test, conversation, size=(40, 20))
+
+
+@pytest.mark.parametrize("is_multi_select", [False, True])
+def test_current_choice_keeps_the_rows_that_fit_into_a_small_screen(is_multi_select: bool) -> None:
+    choices = tuple(Choice(f"Choice number {number} with a long label", "and a detail " * 12) for number in range(8))
+    question = replace(CHECKS, detail="line\n" * 20, choices=choices, is_multi_select=is_multi_select)
+    conversation = _script(question)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("down")
+        rows = run.screen.split("\n")
+        first = next(index for index, row in enumerate(rows) if "› 2" in row)
+        assert rows[first + 1].strip("▌ ").startswith("label  and a detail")
+        last = next(index for index, row in enumerate(rows) if row.strip("▌ ").startswith("3 "))
+        assert last - first >= 3
+        assert rows[last - 1].rstrip().endswith("…") or not is_multi_select
+        assert "9 " in run.screen
         await _stop(run)
 
     drive(test, conversation, size=(40, 20))

@@ -30,6 +30,7 @@ _GOOD_DETAIL_ROWS = 7
 """If all choices in full would leave fewer rows to the detail, only the current choice may have several rows."""
 _MAX_NOTE_ROWS_IF_LOW = 2
 _MIN_CHOICES = 2
+_MIN_ROWS_OF_CURRENT = 2
 _MARK_ROWS = 1
 """The row below the detail with the numbers of hidden rows."""
 _TITLE_MARK_CELLS = 5
@@ -121,6 +122,8 @@ class _Arrangement:
     min_detail: int = _MIN_DETAIL_ROWS
     wraps_current: bool = False
     """The current choice may have several rows."""
+    cuts_current: bool = False
+    """The current choice loses the last of its rows if they do not fit."""
     wraps_others: bool = False
     """The other choices may have several rows."""
 
@@ -136,6 +139,7 @@ _ARRANGEMENTS = (
     _Arrangement(max_title=_UNLIMITED, max_notes=_UNLIMITED, wraps_current=True),
     _Arrangement(max_title=_UNLIMITED, max_notes=_MAX_NOTE_ROWS_IF_LOW, wraps_current=True),
     _Arrangement(max_title=2, max_notes=1, wraps_current=True),
+    _Arrangement(max_title=2, max_notes=1, wraps_current=True, cuts_current=True),
     _Arrangement(max_title=2, max_notes=1),
     _Arrangement(max_title=1, max_notes=1),
     _Arrangement(max_title=1, max_notes=1, min_detail=1),
@@ -156,8 +160,11 @@ def arrange(
     notes = [wrap(note, width) for note in text.notes_with_key]
     for arrangement in _arrangements(is_low=is_low, is_warning=text.is_warning):
         rows = _rows_of(text, arrangement, title, notes, width)
-        free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
         min_rows = _min_scroll_rows(arrangement, detail_rows)
+        max_rows = height - min_rows - len(rows.title) - len(rows.notes)
+        if arrangement.cuts_current:
+            rows = _with_current_cut(rows, text, max_rows, width)
+        free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
         if free_rows >= min_rows:
             return replace(rows, scroll_rows=max(free_rows - kept_rows, min_rows))
     # Not even the smallest arrangement fits: leave out the notes, and show only the choices around the current one.
@@ -169,6 +176,29 @@ def arrange(
         choices=choices.rows,
         choice_indexes=choices.option_indexes,
         scroll_rows=max(0, height - len(rows.title) - len(choices.rows)),
+        is_cut=True,
+    )
+
+
+def _with_current_cut(rows: QuestionRows, text: QuestionText, max_rows: int, width: int) -> QuestionRows:
+    """Return the rows with at most `max_rows` rows of choices, if the current choice has enough rows to lose.
+
+    It keeps two rows. A choice with a key or a rule after its label is not cut.
+    """
+    current_rows = [row for row, index in zip(rows.choices, rows.choice_indexes, strict=True) if index == text.current]
+    excess = len(rows.choices) - max_rows
+    count = len(current_rows) - excess
+    if excess <= 0 or count < _MIN_ROWS_OF_CURRENT:
+        return rows
+    current = text.options[text.current]
+    if _key_spans(current) or current.unbroken:
+        return rows
+    first = rows.choice_indexes.index(text.current)
+    end = first + len(current_rows)
+    return replace(
+        rows,
+        choices=[*rows.choices[:first], *clip(current_rows, count, width), *rows.choices[end:]],
+        choice_indexes=[*rows.choice_indexes[:first], *[text.current] * count, *rows.choice_indexes[end:]],
         is_cut=True,
     )
 
