@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
-from itertools import zip_longest
 
 from qcode.text.json import Json
 from qcode.text.pattern import lazy_pattern
@@ -42,7 +41,8 @@ _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 def visible(text: str) -> str:
     """Return `text` on one line with everything visible; a trailing blank is escaped."""
     escaped = _escaped(text, _python_escape, is_json=False)
-    return f"{escaped[:-1]}\\x20" if escaped.endswith(" ") and not escaped.endswith(_TAB_SHOWN) else escaped
+    ends_with_blank = escaped.endswith(" ") and not escaped.endswith(_TAB_SHOWN)
+    return f"{escaped[:-1]}\\x20" if ends_with_blank else escaped
 
 
 def quoted(text: str) -> str:
@@ -89,10 +89,11 @@ def show_hidden(text: str) -> str:
     """
     if text.isprintable() and text.isascii():
         return text
-    return "".join(
-        _python_escape(char) if char != "\t" and _is_hidden(char) and not _is_in_emoji(text, index) else char
-        for index, char in enumerate(text)
-    )
+    shown: list[str] = []
+    for index, char in enumerate(text):
+        is_shown = char == "\t" or not _is_hidden(char) or _is_in_emoji(text, index)
+        shown.append(char if is_shown else _python_escape(char))
+    return "".join(shown)
 
 
 def _is_in_emoji(text: str, index: int) -> bool:
@@ -141,7 +142,9 @@ def _fits(mark: str, cluster: str) -> bool:
     A mark is escaped if `cluster` is empty or full, if the mark encloses the letter, or if one character is equivalent
     to both.
     """
-    if not 0 < len(cluster) < _MAX_CLUSTER or unicodedata.category(mark) == "Me":
+    has_room = bool(cluster) and len(cluster) < _MAX_CLUSTER
+    is_enclosing = unicodedata.category(mark) == "Me"
+    if not has_room or is_enclosing:
         return False
     marks = sum(unicodedata.category(char) == "Mn" for char in cluster)
     return marks < _MAX_MARKS and unicodedata.is_normalized("NFC", cluster + mark)
@@ -254,11 +257,14 @@ def _without_marks(line: str) -> str:
     """Return a line of Markdown without its marks; the content of code spans is unchanged."""
     mark = _BLOCK_MARK.match(line)
     line = line[mark.end() :] if mark is not None else line
+    # A NUL stands for each code span, so that the marks in code stay: cleaned text has no other NUL.
     codes = [match[1] or match[2] for match in _CODE_SPAN.finditer(line)]
-    line = _CODE_SPAN.sub("\0", line)  # so that the marks in code stay: cleaned text has no other NUL
+    line = _CODE_SPAN.sub("\0", line)
     for pattern, replacement in _INLINE_MARKS:
         line = pattern.sub(replacement, line)
-    return "".join(part for pair in zip_longest(line.split("\0"), codes, fillvalue="") for part in pair)
+    for code in codes:
+        line = line.replace("\0", code, 1)
+    return line
 
 
 def shown_line(text: str, limit: int = 400) -> str:

@@ -1,4 +1,4 @@
-"""The text that remains of output with cursor movements, such as a progress bar, as on a terminal. Pure."""
+"""Applies the cursor movements in output, such as those of a progress bar, as a terminal does. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class RedrawnStream:
 
     def end(self) -> str:
         """Return the unfinished line, and start another line."""
-        line, self._line, self._next_size = redrawn(self._line), "", _MIN_REDUCED
+        line = redrawn(self._line)
+        self._line, self._next_size = "", _MIN_REDUCED
         return line
 
 

@@ -64,10 +64,10 @@ def test_running_jobs_are_counted_and_each_end_is_reported(pipe: Path) -> None:
         await begun(run, WAITING, pipe.parent)
         other = start(run.app.agent.toolbox.jobs, "exit 0", pipe.parent)
         await run.until(lambda: not other.is_running and "1 job " in run.status)
-        assert "• Job 2 ended (exit 0): exit 0. /jobs 2 shows its output." in run.text
+        assert '• Job 2 ended (exit 0): "exit 0". /jobs 2 shows its output.' in run.text
         pipe.write_text("it\n")
         await run.until(lambda: "job" not in run.status)
-        assert "! Job 1 ended (exit 3): echo begun; read line" in " ".join(run.text.split())
+        assert '! Job 1 ended (exit 3): "echo begun; read line' in " ".join(run.text.split())
 
     drive(test)
 
@@ -406,13 +406,13 @@ def test_linear_mode_asks_before_quitting_stops_a_job(pipe: Path) -> None:
     assert output.endswith("(y/n): ")
 
 
-def test_notice_about_a_job_with_a_cut_command_has_no_period_after_the_ellipsis() -> None:
+def test_notice_about_a_job_quotes_its_command_also_if_it_is_cut() -> None:
     notices: list[str] = []
     watch = JobWatch(make_agent(ScriptedConversation()), FixedClock(), notify=lambda _, text: notices.append(text))
     watch.report_change(Job(1, "make " * 20, None, 0, problem="failed"))
     watch.report_change(Job(2, "make", None, 0, problem="failed"))
     commands = [text.partition(": ")[2].partition(" /jobs")[0] for text in notices]
-    assert [command[-2:] for command in commands] == ["e…", "e."]
+    assert [(command[:5], command[-4:]) for command in commands] == [('"make', 'e…".'), ('"make', 'ke".')]
 
 
 def test_command_of_a_job_is_cut_to_cells_of_the_terminal() -> None:

@@ -35,10 +35,9 @@ CHAT: tuple[Command, ...] = (
 
 def _escape(context: CommandContext, _argument: str) -> None:
     rewind = find_command("rewind", context.commands)
-    is_possible = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
-    context.required_app_view.cancel_keys.escape(
-        partial(rewind.run, context, "") if rewind is not None and is_possible else None
-    )
+    can_rewind = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
+    rewind_now = partial(rewind.run, context, "") if rewind is not None and can_rewind else None
+    context.required_app_view.cancel_keys.escape(rewind_now)
 
 
 INTERRUPTS: tuple[Command, ...] = (

@@ -24,16 +24,19 @@ def _theme(context: CommandContext, name: str) -> None:
         return
     from qcode.tui.screens.palette import ThemePicker
 
+    def on_pick(chosen: str | None) -> None:
+        if chosen is not None:
+            _theme(context, chosen)
+
     app = context.required_app_view.themed_app
-    context.required_app_view.open_screen(
-        ThemePicker(app.theme_notes, app.theme_choice, app.apply_theme),
-        lambda chosen: _theme(context, chosen) if chosen is not None else None,
-    )
+    screen = ThemePicker(app.theme_notes, app.theme_choice, app.apply_theme)
+    context.required_app_view.open_screen(screen, on_pick)
 
 
 def _theme_text(context: CommandContext, name: str) -> str:
     """Return the name of the chosen theme, with a reason if the theme is not in effect now or at the next start."""
-    app, text = context.required_app_view.themed_app, f"Theme: {name}"
+    app = context.required_app_view.themed_app
+    text = f"Theme: {name}"
     if name != AUTO and app.has_few_colors and not app.available_themes[name].ansi:
         text += ", in effect with 256 colors; this terminal has 16 or fewer"
     try:
@@ -41,8 +44,9 @@ def _theme_text(context: CommandContext, name: str) -> str:
     except ValueError:  # the configuration file is invalid
         settings = ()
     setting = next((setting for setting in settings if setting.name == "ui.theme"), None)
+    has_other_theme = setting is not None and setting.value not in (None, "", name)
     # A flag, whose origin starts with `--`, is not given again at the next start.
-    if setting is not None and setting.value not in (None, "", name) and not setting.origin.startswith("--"):
+    if setting is not None and has_other_theme and not setting.origin.startswith("--"):
         source = setting.origin.rpartition("/")[2].partition(":")[0]  # `config.toml` for `/home/a/config.toml:3`
         text += f", for this session; ui.theme ({source}) sets {setting.value} at the next start"
     return f"{text}."

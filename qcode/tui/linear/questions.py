@@ -47,9 +47,10 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
     typed = typed.lower()
     if (option := option_of(typed, options)) is not None:
         return (option,)
-    labels = [(option, option.label.lower()) for option in options]
-    same_label = tuple(option for option, label in labels if label == typed)
-    return same_label[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
+    for option in options:
+        if option.label.lower() == typed:
+            return (option,)
+    return tuple(option for option in options if typed and option.label.lower().startswith(typed))
 
 
 def options_in_list(typed: str, options: Sequence[Option]) -> tuple[Option, ...]:

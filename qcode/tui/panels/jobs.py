@@ -79,9 +79,8 @@ class JobWatch:
         if job.number in self._silent_stops and job.problem == "stopped":
             return
         has_succeeded = _has_succeeded(job)
-        command = command_of(job)
-        command += "" if command.endswith("…") else "."
-        text = f"Job {job.number} ended ({job.state}): {command} /jobs {job.number} shows its output."
+        ending = f'Job {job.number} ended ({job.state}): "{command_of(job)}".'
+        text = f"{ending} /jobs {job.number} shows its output."
         self._notify("info" if has_succeeded else "warning", text)
         self.ring(f"qcode: job {job.number} has ended ({job.state})")
 

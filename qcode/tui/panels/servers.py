@@ -92,7 +92,7 @@ def listing(statuses: tuple[ServerStatus, ...]) -> str:
 
 def details(status: ServerStatus) -> str:
     """Return one server with its tools, sanitized."""
-    lines = list(_lines(status))
+    lines = _lines(status)
     for tool in status.tools:
         lines += ["", one_line(tool.name), f"  {one_line(tool.description)}"]
         if tool.problem:
@@ -103,19 +103,19 @@ def details(status: ServerStatus) -> str:
     return "\n".join(lines)
 
 
-def _lines(status: ServerStatus) -> tuple[str, ...]:
-    offered = sum(not tool.problem for tool in status.tools)
-    count = f", {count_text(offered, 'tool')}" if status.state == "ready" else ""
-    disabled = len(status.tools) - offered
-    disabled_count = f", {disabled} disabled" if disabled else ""
-    problem = (f"  {one_line(status.problem)}",) if status.problem else ()
-    state = _STATE_LABELS.get(status.state, status.state)
-    return (
-        f"{status.name}: {state}{count}{disabled_count}",
-        f"  {one_line(status.target)}",
-        f"  {one_line(with_tilde(status.origin))}",
-        *problem,
-    )
+def _lines(status: ServerStatus) -> list[str]:
+    """Return the lines about one server: name and state, target, origin, and problem if there is one."""
+    facts = [_STATE_LABELS.get(status.state, status.state)]
+    disabled = sum(bool(tool.problem) for tool in status.tools)
+    if status.state == "ready":
+        facts.append(count_text(len(status.tools) - disabled, "tool"))
+    if disabled:
+        facts.append(f"{disabled} disabled")
+    lines = [f"{status.name}: {', '.join(facts)}", f"  {one_line(status.target)}"]
+    lines.append(f"  {one_line(with_tilde(status.origin))}")
+    if status.problem:
+        lines.append(f"  {one_line(status.problem)}")
+    return lines
 
 
 _STATE_LABELS = {

@@ -72,7 +72,8 @@ def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md")
         edited = edited.replace("\r\n", "\n")
     end = "\r\n" if "\r\n" in text else "\n"
     edited = edited.removesuffix("\n").removesuffix("\r")
-    return edited + end if text.endswith(end) and edited else edited
+    has_end = bool(edited) and text.endswith(end)
+    return edited + end if has_end else edited
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:

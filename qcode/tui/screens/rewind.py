@@ -137,8 +137,9 @@ def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     files = ", ".join(names[:_MAX_SHOWN_FILES]) + more
+    detail = f"changed {files}" if files else ""
     label = plain_line(message.text, 120) or "(empty)"
-    return PickerRow(str(message.number), label, files, cells=(f"turn {turn}", time), cut="words")
+    return PickerRow(str(message.number), label, detail, cells=(f"turn {turn}", time), cut="words")
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:

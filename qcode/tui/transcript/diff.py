@@ -7,7 +7,7 @@ one. Code is highlighted when rows are first rendered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -135,26 +135,25 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
     if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    old_changes: list[tuple[int, int]] = []
-    new_changes: list[tuple[int, int]] = []
     for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "equal":
-            old_changes.append((old_start, old_end))
-            new_changes.append((new_start, new_end))
-    before.changed = tuple(_ranges(old, old_changes))
-    after.changed = tuple(_ranges(new, new_changes))
+            before.changed += _range_of_words(old, old_start, old_end)
+            after.changed += _range_of_words(new, new_start, new_end)
 
 
-def _ranges(words: Sequence[str], changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of characters of changed words, without the blanks around them. `changes` are word indexes."""
-    for start, end in changes:
-        while start < end and words[start].isspace():
-            start += 1
-        while start < end and words[end - 1].isspace():
-            end -= 1
-        if start < end:
-            begin = sum(map(len, words[:start]))
-            yield begin, begin + sum(map(len, words[start:end]))
+def _range_of_words(words: Sequence[str], start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return the range of characters of the words from `start` up to `end`, without the blanks around them.
+
+    Return nothing if there is no other word.
+    """
+    while start < end and words[start].isspace():
+        start += 1
+    while start < end and words[end - 1].isspace():
+        end -= 1
+    if start == end:
+        return ()
+    first_character = sum(map(len, words[:start]))
+    return ((first_character, first_character + sum(map(len, words[start:end]))),)
 
 
 def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
@@ -171,7 +170,9 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
             result.append(row)
         elif result and result[-1].kind not in ("hunk", "file"):
             result.append(DiffRow("hunk", ""))
-    return result[:-1] if result and result[-1].kind == "hunk" else result
+    if result and result[-1].kind == "hunk":
+        result.pop()  # no line follows it
+    return result
 
 
 def changed_rows(rows: Sequence[DiffRow]) -> list[DiffRow]:
@@ -193,7 +194,8 @@ def with_added_in_view(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow
         return rows
     first_needed = _first_added(rows)
     head = rows[: (height - 1) // 2]
-    head = head[:-1] if head and head[-1].kind == "hunk" else head
+    if head and head[-1].kind == "hunk":
+        head = head[:-1]
     skipped = sum(row.kind == "remove" for row in rows[len(head) : first_needed])
     mark = DiffRow("hunk", count_text(skipped, "more removed line"))
     return [*head, mark, *rows[first_needed : first_needed + height - len(head) - 1]]
@@ -208,7 +210,9 @@ def has_added_in_view(rows: Sequence[DiffRow], height: int) -> bool:
 def _first_added(rows: Sequence[DiffRow]) -> int:
     """Return the index of the first added line; without one, of the first removed line; 0 without a change."""
     kinds = [row.kind for row in rows]
-    return next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
+    if "add" in kinds:
+        return kinds.index("add")
+    return kinds.index("remove") if "remove" in kinds else 0
 
 
 @dataclass(slots=True)
@@ -231,7 +235,8 @@ class DiffCount:
 
 def line_number_digits(rows: Sequence[DiffRow]) -> int:
     """Return the number of digits of the largest line number."""
-    return len(str(max((max(row.number, row.old_number) for row in rows), default=0)))
+    largest = max((max(row.number, row.old_number) for row in rows), default=0)
+    return len(str(largest))
 
 
 def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Line]:
@@ -260,9 +265,12 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
         elif is_wide and row.number:
             removed = _rows_of_kind(rows, index, "remove")
             added = _rows_of_kind(rows, index + len(removed), "add")
-            consumed = len(removed) + len(added) or 1
-            pairs = zip_longest(removed, added) if removed or added else [(row, row)]
-            lines += [line for before, after in pairs for line in _side_by_side(before, after, digits, width)]
+            if removed or added:
+                consumed = len(removed) + len(added)
+                for before, after in zip_longest(removed, added):
+                    lines += _side_by_side(before, after, digits, width)
+            else:
+                lines += _side_by_side(row, row, digits, width)
         else:
             lines += _render_row(row, row.number, digits, width)
         index += consumed
@@ -321,11 +329,9 @@ def _spans(row: DiffRow) -> list[Span]:
         for start, end in row.changed:
             code = add_slot_to_range(code, start, end, f"{slot}-word")
     if not row.has_line_end:
-        code = [
-            *code,
-            ("  no line break", style_of("diff-number") if row.kind == "same" else style_of(slot, "diff-number")),
-        ]
-    return [span for span in code if span[0]]
+        note_style = style_of("diff-number") if row.kind == "same" else style_of(slot, "diff-number")
+        code = [*code, ("  no line break", note_style)]
+    return [(text, style) for text, style in code if text]
 
 
 def _highlight(rows: Sequence[DiffRow]) -> None:

@@ -65,7 +65,7 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
         row = run.app.screen.rows[0]  # type: ignore[attr-defined]  # a picker
         assert row.label == "write it"
-        assert row.detail == "a.txt"
+        assert row.detail == "changed a.txt"
         assert re.fullmatch(r"turn 1  \d\d:\d\d", "  ".join(row.cells))
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))

@@ -78,9 +78,11 @@ class UndoHistory:
         change_start = min(step.start, len(text))
         old_cursor = min(step.cursor, len(text))
         # The change may have added or removed the line break right before or after it, so both lines count as its line.
-        lines = {line_start(text, max(0, change_start - 1)), line_start(text, min(len(text), change_start + 1))}
-        is_same_line = line_start(text, old_cursor) in lines
-        self._text, self._cursor = text, old_cursor if is_same_line else first_non_blank(text, change_start)
+        line_before = line_start(text, max(0, change_start - 1))
+        line_after = line_start(text, min(len(text), change_start + 1))
+        is_in_changed_line = line_start(text, old_cursor) in (line_before, line_after)
+        self._text = text
+        self._cursor = old_cursor if is_in_changed_line else first_non_blank(text, change_start)
         return RestoredText(self._text, self._cursor, step.start + len(restored))
 
 
@@ -95,9 +97,9 @@ class Difference(NamedTuple):
 def difference(old: str, new: str) -> Difference:
     """Return the difference of two texts: `one two` and `one three` differ at 5 in `wo` and `hree`."""
     start = _common_length(old, new)
-    max_equal = min(len(old), len(new)) - start
-    end = _common_length(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
-    return Difference(start, old[start : len(old) - end], new[start : len(new) - end])
+    old_rest, new_rest = old[start:], new[start:]
+    end = _common_length(old_rest[::-1], new_rest[::-1])
+    return Difference(start, old_rest[: len(old_rest) - end], new_rest[: len(new_rest) - end])
 
 
 def _common_length(text: str, other: str) -> int:
