@@ -54,7 +54,8 @@ def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
         from qcode.config.state_file import create_private_folder
 
         folder = ConfigPaths.from_env(env).state_dir / FOLDER
-        if (existing := _reports.get((folder, text))) is not None and existing.exists():
+        existing = _reports.get((folder, text))
+        if existing is not None and existing.exists():
             return existing
         create_private_folder(folder)
         # File names sort by time. The process id separates two processes that crash in the same microsecond.

@@ -102,7 +102,7 @@ class RewindPlan:
 
         A rewind to a prompt before a compaction removes turns, although it also brings back messages.
         """
-        return (self.turns or self.messages) > 0
+        return self.turns > 0 or (self.turns == 0 and self.messages > 0)
 
     @property
     def doubtful(self) -> tuple[FilePlan, ...]:
@@ -191,10 +191,12 @@ class Rewinder:
         prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:
             raise MoveImpossible("That message is no longer in this conversation.")
-        changes = self._history.live_changes(number)
-        restores = restores_for_changes(changes, self._states_after_file_moves()) if scope != "conversation" else []
-        after = prompt.before if scope != "files" else self._history.head
-        return self._plan("rewind", after, restores, prompt if scope != "files" else None)
+        restores: list[FileRestore] = []
+        if scope != "conversation":
+            restores = restores_for_changes(self._history.live_changes(number), self._states_after_file_moves())
+        if scope == "files":
+            return self._plan("rewind", self._history.head, restores)
+        return self._plan("rewind", prompt.before, restores, prompt)
 
     def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction after it.
@@ -270,7 +272,8 @@ class Rewinder:
         A file with a doubt (`FilePlan.doubt`) is restored only if its path is in `overwrite`. Raise
         `MoveImpossible` if the conversation has changed since the plan was made.
         """
-        planned, self._planned = self._planned, None
+        planned = self._planned
+        self._planned = None  # a plan is performed once
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._session_state():
             raise MoveImpossible("The conversation has changed since. Try again.")
         problems = [f"{self._label(restore.path)} {restore.refusal}" for restore in planned.restores if restore.refusal]
@@ -297,29 +300,27 @@ class Rewinder:
             is_unconfirmed = bool(restore.doubt) and self._label(restore.path) not in overwrite
             if restore.refusal or is_unconfirmed or _is_done(restore):
                 continue
+            # A link that replaced a folder is removed before the files of the folder are restored.
+            removed_paths = [other.restore.path for other in prepared if other.restore.target is None]
+            is_below_removed = any(restore.path.startswith(f"{removed}/") for removed in removed_paths)
             try:
-                # A link that replaced a folder is removed before the files of the folder are restored.
-                removed = (other.restore.path for other in prepared if other.restore.target is None)
-                prepared.append(
-                    self._restorer.prepare(
-                        restore, is_below=any(restore.path.startswith(f"{removed_path}/") for removed_path in removed)
-                    )
-                )
+                prepared.append(self._restorer.prepare(restore, is_below=is_below_removed))
             except Refused as refused:
                 problems.append(str(refused))
         return prepared
 
     def _record_move(self, planned: _PlannedMove, prepared: Sequence[PreparedRestore]) -> Move:
         """Write the move to the session, so that it can be undone; a move that is finished is already written."""
-        history, files = self._history, tuple(restore.move for restore in prepared)
+        history = self._history
+        if planned.finishes is not None:
+            return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
+        files = tuple(restore.move for restore in prepared)
         paths = {file.path for file in files}
         if planned.kind == "redo":
             changes = history.redoable[-1].changes
         else:
             restores = (restore for restore in planned.restores if restore.path in paths or _is_done(restore))
             changes = tuple(position for restore in restores for position in restore.changes)
-        if planned.finishes is not None:
-            return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
         move = Move(history.next_move_id, planned.kind, history.head, planned.after, files, changes)
         self._session.record_move(move)
         return move
@@ -334,18 +335,22 @@ class Rewinder:
         finishes: Move | None = None,
         partial_result: str = "",
     ) -> RewindPlan:
+        head = self._history.head
         self._plan_count += 1
-        files = tuple(self._file_plan(restore) for restore in restores if not _is_done(restore))
-        messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
-        turns = self._history.head.turns - after.turns
         plan = RewindPlan(
-            self._plan_count, summary="", files=files, messages=messages, turns=turns, is_redo=kind == "redo"
+            self._plan_count,
+            summary="",
+            files=tuple(self._file_plan(restore) for restore in restores if not _is_done(restore)),
+            messages=len(list(head.numbers)) - len(list(after.numbers)),
+            turns=head.turns - after.turns,
         )
         plan = replace(plan, summary=_summary(kind, plan, finishes))
         if kind == "redo":
-            plan = replace(plan, reverting_command=_command_to_revert_redo(self._history.redoable[-1]))
-        head = self._history.head
-        spans_compaction = after.was_compacted_since(head) if kind == "redo" else head.was_compacted_since(after)
+            command = _command_to_revert_redo(self._history.redoable[-1])
+            plan = replace(plan, is_redo=True, reverting_command=command)
+            spans_compaction = after.was_compacted_since(head)
+        else:
+            spans_compaction = head.was_compacted_since(after)
         self._planned = _PlannedMove(
             plan=plan,
             kind=kind,
@@ -373,8 +378,8 @@ class Rewinder:
         return history.latest, history.next_move_id, history.next_change, history.head.key
 
     def _label(self, path: str) -> str:
-        root = str(self._root)
-        return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
+        folder = str(self._root).rstrip(os.sep) + os.sep
+        return path.removeprefix(folder)
 
 
 def _is_done(restore: FileRestore) -> bool:
@@ -398,16 +403,15 @@ def _report(planned: _PlannedMove, restored_count: int) -> str:
     if planned.finishes is not None:
         return f"Finished: {count_text(restored_count, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
-    is_redo, plan = planned.kind == "redo", planned.plan
+    plan = planned.plan
     parts: list[str] = []
-    if plan.removed:
+    # With a compaction, a number of messages is omitted: most of them are those of the compaction.
+    if plan.removed and (plan.turns or not planned.spans_compaction):
         parts.append(f"{plan.removed} removed" if plan.is_removing else f"{plan.removed} back")
-    if planned.spans_compaction:
-        compaction = (
-            "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
-        )
-        # The number of messages is omitted: most of them are those of the compaction.
-        parts = [*(parts if plan.turns else ()), compaction]
+    if planned.spans_compaction and plan.is_redo:
+        parts.append("the conversation is compacted again")
+    elif planned.spans_compaction:
+        parts.append("the messages from before the compaction are back")
     if restored_count:
         parts.append(planned.partial_result or f"{count_text(restored_count, 'file')} restored")
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {plan.reverting_command} reverts this."
@@ -445,9 +449,9 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> Sess
     if before is not None and old is None:
         return SessionFileDiff(label, note="changed; its earlier content was not saved")
     try:
-        new = Path(path).read_bytes() if now is not None else None
-        left = text_file.decode(old, label) if old is not None else None
-        right = text_file.decode(new if new is not None else b"", label)
+        new = b"" if now is None else Path(path).read_bytes()
+        left = None if old is None else text_file.decode(old, label)
+        right = text_file.decode(new, label)
     except BinaryFile:
         return SessionFileDiff(label, note=binary_note(before, now))
     except (Refused, OSError):

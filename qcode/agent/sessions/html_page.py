@@ -114,8 +114,9 @@ def _card(view: CallView, agent: str = "") -> str:
 
     Every card is collapsed, except an approved plan.
     """
-    lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
-    notes = view.notes or tuple(filter(None, (lines,)))
+    notes = view.notes
+    if not notes and view.output and not view.state:
+        notes = (count_text(len(view.output.splitlines()), "line"),)
     labels = "".join(f" <small>{_text(note)}</small>" for note in notes)
     name = f"<b>{_text(view.title)}</b>"
     argument = f" <code>{_text(view.argument)}</code>" if view.argument and not view.is_approved_plan else ""
@@ -153,22 +154,25 @@ def _agent(messages: Sequence[Message]) -> str:
 
 
 def _diff(diff: str) -> str:
-    """Return the lines of a diff with their numbers; a rule separates its hunks."""
+    """Return the lines of a diff with their numbers; a rule separates the hunks of a file."""
     rows: list[str] = []
-    is_first_hunk = True
-    headers = ["--- ", "diff --git", "index "]
+    is_first_hunk = True  # of its file
+    omitted_starts = ["--- ", "diff --git", "index "]
     if diff.count("\n+++ ") < 2:  # the diff of several files keeps these lines, which name the files
-        headers.append("+++ ")
+        omitted_starts.append("+++ ")
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind in ("add", "remove", "same"):
             number = f"<i>{line.number}</i>"
             rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
-        elif line.kind == "outside" and line.text.startswith(tuple(headers)):
-            is_first_hunk = is_first_hunk or line.text.startswith("--- ")
+        elif line.kind == "outside" and line.text.startswith(tuple(omitted_starts)):
+            if line.text.startswith("--- "):  # another file begins
+                is_first_hunk = True
         elif line.kind == "hunk":
-            heading = _text(line.text.split("@@", 2)[2].strip())
-            if heading or not is_first_hunk:
-                rows.append(f'<span class="hunk{"" if is_first_hunk else " later"}">{heading}</span>')
+            heading = _text(line.text.split("@@", 2)[2].strip())  # git names the function after `@@ -1,2 +1,3 @@`
+            if not is_first_hunk:
+                rows.append(f'<span class="hunk later">{heading}</span>')
+            elif heading:
+                rows.append(f'<span class="hunk">{heading}</span>')
             is_first_hunk = False
         elif line.text:
             rows.append(f'<span class="hunk">{_text(line.text)}</span>')
@@ -207,9 +211,13 @@ def _pygments() -> _Pygments:
 
 
 def _markdown(text: str) -> str:
-    return _TASK.sub(
-        lambda task: f"<li>{task[1] or ''}{_BOXES[task[2]]} ", str(_parser().render(_encodable(clean(text)), {}))
-    )
+    page = str(_parser().render(_encodable(clean(text)), {}))
+    return _TASK.sub(_task_with_box, page)
+
+
+def _task_with_box(task: re.Match[str]) -> str:
+    paragraph = task[1] or ""
+    return f"<li>{paragraph}{_BOXES[task[2]]} "
 
 
 @lru_cache(maxsize=1)
@@ -243,10 +251,11 @@ def _with_links(tokens: Sequence[Token]) -> Iterator[Token]:
     from markdown_it.common.normalize_url import normalizeLink
     from markdown_it.token import Token
 
-    depth = 0
+    is_in_link = False
     for token in tokens:
-        depth += {"link_open": 1, "link_close": -1}.get(token.type, 0)
-        if token.type != "text" or depth:
+        if token.type in ("link_open", "link_close"):
+            is_in_link = token.type == "link_open"
+        if token.type != "text" or is_in_link:
             yield token
             continue
         for part in split_at_addresses(token.content):

@@ -34,8 +34,6 @@ from qcode.text.json import JsonObject, parse_object, text_in
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
-__all__ = ["HistoryEntry", "LoadedSession", "rebuild"]
-
 _MAX_LISTED_CALLS = 20
 _MAX_ARGUMENT_CHARS = 200
 INTERRUPTED = (
@@ -58,7 +56,7 @@ _RESULTS_IF_STARTED: dict[SessionEnd, str] = {
     "open": STILL_RUNNING,
     "copied": UNKNOWN_IN_COPY,
 }
-"""The results of calls that were started and have no result."""
+"""The results for calls that were started, if their results are missing; below, for calls that were not started."""
 _RESULTS_IF_NOT_STARTED: dict[SessionEnd, str] = {
     "closed": NEVER_RUN,
     "open": NOT_STARTED,

@@ -325,7 +325,7 @@ def move_from_json(record: JsonObject, history: SessionHistory) -> Move:
     prompt = None if to.get("own") is None else int_field(to, "own")
     after = history.head_of(ranges_from_json(to.get("runs")), prompt)
     files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
-    changes = tuple(_as_index(item) for item in _list_field(record, "changes"))
+    changes = tuple(_as_position(item) for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
 
 
@@ -384,8 +384,8 @@ def _as_object(value: Json) -> JsonObject:
     return value
 
 
-def _as_index(value: Json) -> int:
-    return int_field({"index": value}, "index")
+def _as_position(value: Json) -> int:
+    return int_field({"position": value}, "position")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -50,13 +50,19 @@ class UsageTotals:
         self.input += usage.input or 0
         self.output += usage.output or 0
         self.cache_read += usage.cache_read or 0
-        self.discarded_output += (usage.output or 0) if attempt.is_discarded else 0
-        self.escalations += attempt.kind == "escalated" and not attempt.is_retry
-        self.continuations += attempt.kind == "continuation" and not attempt.is_retry
-        self.retries += attempt.is_retry
+        if attempt.is_discarded:
+            self.discarded_output += usage.output or 0
+        if attempt.is_retry:
+            self.retries += 1
+        elif attempt.kind == "escalated":
+            self.escalations += 1
+        elif attempt.kind == "continuation":
+            self.continuations += 1
         cost = Decimal(0) if attempt.is_unanswered else cost_of(usage, price)
-        self.unpriced_requests += cost is None
-        self.cost += cost or Decimal(0)
+        if cost is None:
+            self.unpriced_requests += 1
+        else:
+            self.cost += cost
 
     def as_json(self) -> JsonObject:
         return {
@@ -94,13 +100,16 @@ class Stats:
         for path in sorted(files, key=lambda path: path.name):  # by time: an original comes before its forks
             try:
                 with path.open("rb") as stream:
-                    self.sessions += self._read_lines(stream)
+                    self._read_lines(stream)
             except OSError:
                 continue
 
-    def _read_lines(self, lines: Iterable[bytes]) -> bool:
-        """Add the lines of a session; return False if another program wrote all of it."""
-        model, day, is_fork, is_by_qcode = "", "", False, True
+    def _read_lines(self, lines: Iterable[bytes]) -> None:
+        """Add the lines of a session. A session that another program wrote as a whole does not count."""
+        model = ""
+        day = ""
+        is_fork = False
+        is_by_qcode = True
         imported_left = 0  # the number of imported messages that follow
         for line in lines:
             if not line.startswith(_LINE_STARTS):
@@ -113,18 +122,21 @@ class Stats:
             if isinstance(record_model, str) and record_model:
                 model = record_model
             if record["kind"] == "session":
-                imported_left, is_fork = _imported_messages(record), "forked_from" in record
-                is_by_qcode = not imported_left
+                imported_left = _imported_messages(record)
+                is_fork = "forked_from" in record
+                is_by_qcode = imported_left == 0
             elif record["kind"] == "message" and imported_left:
                 imported_left -= 1
-                self.imported_turns += _is_turn(record)
+                if _is_turn(record):
+                    self.imported_turns += 1
             elif record["kind"] in ("message", "agent", "requests") and not self._is_copied(line, is_fork=is_fork):
                 is_by_qcode = True
-                self._totals(day, model).turns += record["kind"] == "message" and _is_turn(record)
                 self._add(record, day, model)
-        return is_by_qcode
+        if is_by_qcode:
+            self.sessions += 1
 
     def _is_copied(self, line: bytes, *, is_fork: bool) -> bool:
+        """Return whether a fork copied this line from a session that was read before."""
         line_hash = hash(line)
         if is_fork and line_hash in self._seen_hashes:
             return True
@@ -132,6 +144,9 @@ class Stats:
         return False
 
     def _add(self, record: JsonObject, day: str, model: str) -> None:
+        totals = self._totals(day, model)
+        if record["kind"] == "message" and _is_turn(record):
+            totals.turns += 1
         for attempt in attempts_from_json(record.get("attempts")):
             name = attempt.model or model
             if name not in self._prices:
@@ -179,9 +194,18 @@ _HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "re
 
 def _row(day: str, model: str, totals: UsageTotals) -> tuple[str, ...]:
     recovered = totals.escalations + totals.continuations
-    tokens = (tokens_text(count) for count in (totals.input, totals.cache_read, totals.output))
-    cost = "-" if totals.unpriced_requests == totals.requests and totals.requests else cost_text(totals.cost)
-    return (day or "-", model or "-", f"{totals.turns:,}", f"{totals.requests:,}", *tokens, f"{recovered:,}", cost)
+    is_cost_unknown = totals.requests > 0 and totals.unpriced_requests == totals.requests
+    return (
+        day or "-",
+        model or "-",
+        f"{totals.turns:,}",
+        f"{totals.requests:,}",
+        tokens_text(totals.input),
+        tokens_text(totals.cache_read),
+        tokens_text(totals.output),
+        f"{recovered:,}",
+        "-" if is_cost_unknown else cost_text(totals.cost),
+    )
 
 
 def _sum(parts: Iterable[UsageTotals]) -> UsageTotals:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import MoveImpossible, RewindScope, SessionFileDiff, session_diffs
+from qcode.agent.checkpoints.rewind import MoveImpossible, Rewinder, RewindScope, SessionFileDiff, session_diffs
 from qcode.agent.checkpoints.watch import MAX_CONTENT_BYTES
 from qcode.protocol.messages import user
 from qcode.tools.disk import open_folder, remove_file
@@ -245,6 +245,13 @@ def test_deleted_session_takes_its_checkpoints_with_it(tmp_path: Path) -> None:
     runner.session.close()
     runner.store.delete(runner.session.session_id)
     assert [path for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
+
+
+def test_rewind_point_names_files_in_full_if_the_workspace_is_the_root_folder(tmp_path: Path) -> None:
+    runner = CheckpointRunner(tmp_path)
+    runner.turn("one", a_txt=b"1\n")
+    (point,) = Rewinder(runner.session, runner.blobs, [Path("/")]).rewind_points()
+    assert point.files == (str(runner.path("a.txt")).removeprefix("/"),)
 
 
 def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None:
