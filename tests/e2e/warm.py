@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from qcode.text.pattern import lazy_pattern
 from tests.fakes.certificates import skip_public_certificates
 from tests.fakes.demo import skip_demo_pauses
 from tests.fakes.disk import skip_fsync
@@ -56,6 +57,7 @@ _LOADED_LATE = (
     "keyring.backends.fail",
 )
 """Modules of other packages that a run loads late. `tests/arch/test_start_up.py` checks the modules of a real start."""
+_PATTERN_METHODS = ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn")
 
 
 class Warm:
@@ -223,6 +225,7 @@ def _load(has_app: bool) -> None:
     for name in _LOADED_LATE + (_LOADED_BY_THE_APP if has_app else ()):
         importlib.import_module(name)
     _compile_initializers()
+    _compile_patterns()
     # On a busy machine, importing an SDK may take longer than the product waits for the names of models.
     sys.modules["qcode.agent.models.client"].ASK_TIMEOUT_S = 60.0  # type: ignore[attr-defined]
     if not has_app:
@@ -245,6 +248,15 @@ def _compile_initializers() -> None:
                 if isinstance(value, type) and value.__module__ == name and dataclasses.is_dataclass(value):
                     with contextlib.suppress(TypeError):
                         value()
+
+
+def _compile_patterns() -> None:
+    """Compile all lazy patterns, which a run would do at the first use of each."""
+    kind = type(lazy_pattern(""))
+    for pattern in gc.get_objects():
+        if type(pattern) is kind:
+            for method in _PATTERN_METHODS:
+                getattr(pattern, method)
 
 
 def _serve(requests: socket.socket) -> None:

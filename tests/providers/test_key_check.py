@@ -7,7 +7,6 @@ import socket
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from qcode.agent.keys.connect import KeyVerdict, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
@@ -66,6 +65,8 @@ def test_key_check_that_takes_too_long_says_nothing_about_models(monkeypatch: py
 
 
 def test_import_of_the_sdk_does_not_use_up_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from openai import AsyncOpenAI  # takes a second, which a worker that runs other tests should not spend
+
     loop = SkippingLoop()
 
     def late_client(**given: Any) -> AsyncOpenAI:
