@@ -180,13 +180,12 @@ async def _ask_for_several(
     actions = [option for choice, option in zip(question.choices, choice_options, strict=True) if choice.is_action]
     chosen: list[PermissionOption] = []
     while True:
-        labels = [
-            choice.label for choice, option in zip(question.choices, choice_options, strict=True) if option in chosen
-        ]
-        answer = Answer.of_choices(labels)
-        send = PermissionOption("send", "allow_once", f"Send: {visible(answer.text)}", answer)
         open_options = [option for option in choice_options if option not in chosen]
-        options = [*([send] if chosen else []), *open_options, skip]
+        options = [*open_options, skip]
+        if chosen:
+            pairs = zip(question.choices, choice_options, strict=True)
+            answer = Answer.of_choices([choice.label for choice, option in pairs if option in chosen])
+            options.insert(0, PermissionOption("send", "allow_once", f"Send: {visible(answer.text)}", answer))
         picked = await _pick_option(session_id, tool_call, options, client)
         if not isinstance(picked, PermissionOption):
             return picked

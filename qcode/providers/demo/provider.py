@@ -106,8 +106,7 @@ class DemoProvider:
             for text in slices(body_of(block), chunk_size):
                 await self._sleep(self._pace)
                 yield _delta(number, block, text)
-            is_complete = body_of(block) == body_of(script[number])
-            if is_complete or not is_cut or number < len(cut) - 1:
+            if body_of(block) == body_of(script[number]):  # not the truncated block
                 yield BlockEnded(number)
         yield UsageReported(usage)
         stop = _stop(cut, is_cut=is_cut)
@@ -182,16 +181,19 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
     if summary:
         return (Text(summary),)
     scenario = find_scenario(scene.prompt)
-    script = (scenario.play if scenario else play_help)(scene)
+    script = play_help(scene) if scenario is None else scenario.play(scene)
     if scene.steering:
         script = (Text(f"You added: {scene.steering}\n\nI follow a script, so I cannot act on it.\n\n"), *script)
     if scene.tails:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
-    return tuple(
-        Text(_replacement_of(block, request)) if isinstance(block, ToolCall) and block.name not in offered else block
-        for block in script
-    )
+    possible: list[ScriptBlock] = []
+    for block in script:
+        if isinstance(block, ToolCall) and block.name not in offered:
+            possible.append(Text(_replacement_of(block, request)))
+        else:
+            possible.append(block)
+    return tuple(possible)
 
 
 def _replacement_of(call: ToolCall, request: ModelRequest) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
@@ -34,7 +35,8 @@ def vertex_address(
     if not location:
         location, _ = _first_set(LOCATION_VARIABLES, environ)
     location = location or DEFAULT_LOCATION
-    return f"{host.rstrip('/') or _host(location)}/projects/{quote(project)}/locations/{quote(location)}", variable
+    base = host.rstrip("/") or _host(location)
+    return f"{base}/projects/{quote(project)}/locations/{quote(location)}", variable
 
 
 def move_to_host(address: str, host: str) -> str:
@@ -43,11 +45,19 @@ def move_to_host(address: str, host: str) -> str:
     return f"{host.rstrip('/')}/projects/{project}/locations/{location}"
 
 
-def split_address(address: str) -> tuple[str, str, str]:
-    """Return the host, project and location in a result of `vertex_address`."""
+class VertexAddress(NamedTuple):
+    """The parts of an address on Vertex AI."""
+
+    host: str
+    project: str
+    location: str
+
+
+def split_address(address: str) -> VertexAddress:
+    """Return the parts of a result of `vertex_address`."""
     match = _ADDRESS.fullmatch(address)
     assert match is not None
-    return match[1], match[2], match[3]
+    return VertexAddress(match[1], match[2], match[3])
 
 
 def _host(location: str) -> str:

@@ -28,8 +28,8 @@ _PROBE_TIMEOUT_S = 5.0
 CONFINED_EXIT_CODE = 42  # of `ATTEMPTS` if no attempt succeeds
 # Each line is an attempt to escape. The first successful attempt ends the probe with its number as the exit code. 42
 # proves that every line ran and no attempt succeeded. Landlock hides /proc/self, so the thread itself checks its
-# capabilities and the filter (`kernel.drop_capabilities`, `landlock.restriction`). `cat` reads the status with one
-# call: the kernel generates the file for each call, so lines could shift while the shell's `read` goes line by line.
+# capabilities and the filter (`kernel.drop_capabilities`, `landlock.restriction`). `cat` reads the status at once. The
+# shell's `read` would read it in several calls, and the kernel creates the text again for each of them.
 ATTEMPTS = """
 echo x 2>/dev/null > "$1/made" && exit 1
 cat "$1/hidden" 2>/dev/null | grep -q secret && exit 2
@@ -100,7 +100,11 @@ def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sand
     if sys.platform != "linux":
         return None
     with _DETECTION_LOCK:
-        return next((sandbox for kind in allows if (sandbox := _first_effective(kind)) is not None), None)
+        for kind in allows:
+            sandbox = _first_effective(kind)
+            if sandbox is not None:
+                return sandbox
+        return None
 
 
 def candidates(kind: Kind) -> list[Sandbox]:
@@ -113,7 +117,8 @@ def candidates(kind: Kind) -> list[Sandbox]:
         from qcode.safety.sandbox import landlock
 
         return [Sandbox("landlock", ("read-only",))] if landlock.version() >= landlock.MIN_VERSION else []
-    program = next((path for folder in _BWRAP_FOLDERS if os.access(path := f"{folder}/bwrap", os.X_OK)), "")
+    programs = [f"{folder}/bwrap" for folder in _BWRAP_FOLDERS]
+    program = next((path for path in programs if os.access(path, os.X_OK)), "")
     if not program:
         return []
     levels: tuple[Level, ...] = ("read-only", "workspace", "protect")

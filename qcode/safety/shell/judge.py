@@ -88,8 +88,8 @@ class Judge:
         """
         words = (*part.command.words, *part.command.inputs)
         features = self.features if any(word.may_differ or word.has_glob for word in words) else frozenset()
-        no_sandbox = SandboxSupport  # a probe is a function: the class without arguments returns no support
-        judge = replace(self, probes=replace(self.probes, sandbox=no_sandbox), features=features)
+        without_sandbox = replace(self.probes, sandbox=lambda: SandboxSupport())
+        judge = replace(self, probes=without_sandbox, features=features)
         verdict = judge.judge_part(part)
         return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
 

@@ -288,7 +288,7 @@ class _OptionReader:
 
     def _is_operand(self, word: Word) -> bool:
         """Return whether a word before any `--` is an operand; raise if an unknown word could be an option."""
-        if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
+        if _may_become_option(word):
             raise _UnknownUse(
                 f"a value that is known only when it runs could become an option of {self._program.label}"
             )
@@ -367,8 +367,16 @@ class _OptionReader:
         return self._pending_words.popleft()
 
 
+def _may_become_option(word: Word) -> bool:
+    """Return whether a word with an unknown part may be an option, or several words of which one is an option."""
+    if word.is_known:
+        return False
+    return word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"
+
+
 def _begins_expression(word: Word) -> bool:
-    if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
+    """Return whether the expression of find begins with `word`; raise if that is not certain."""
+    if _may_become_option(word):
         raise _UnknownUse("a value that is known only when it runs could change what find does")
     if word.text in (")", ",", "-", "--"):
         raise _UnknownUse(f"qcode does not know where find starts with {quoted(word.text)}")
@@ -394,18 +402,18 @@ def _roles(form: Operands, words: list[Word], label: str) -> list[Role]:
         raise _UnknownUse(f"qcode does not know what {label} does with {quoted(words[max_operands].text)}")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
         raise _UnknownUse(f"{label} lacks an argument")
-    roles = list(form.roles)
+    roles = form.roles
+    first_open_index = count  # from here on, any number of operands has the same role
     if form.repeated_index is not None:
-        tail = len(roles) - form.repeated_index - 1
-        repeats = max(count - form.repeated_index - tail, 0)
-        roles[form.repeated_index : form.repeated_index + 1] = [form.roles[form.repeated_index]] * repeats
-    is_open_ended = form.repeated_index == len(form.roles) - 1 and form.maximum is None
+        before, after = form.roles[: form.repeated_index], form.roles[form.repeated_index + 1 :]
+        repeats = max(count - len(before) - len(after), 0)
+        roles = (*before, *(form.roles[form.repeated_index],) * repeats, *after)
+        if not after and form.maximum is None:
+            first_open_index = form.repeated_index
     for index, word in enumerate(words):
-        if word.may_be_several and not (
-            is_open_ended and form.repeated_index is not None and index >= form.repeated_index
-        ):
+        if word.may_be_several and index < first_open_index:
             raise _UnknownUse(f"{quoted(word.text)} could become several arguments of {label}")
-    return roles[:count]
+    return list(roles[:count])
 
 
 def _may_vanish(word: Word) -> bool:
@@ -459,6 +467,7 @@ def _rows(data: Mapping[str, Mapping[str, Any]], prefix: str = "") -> dict[str, 
 def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSpec:
     """Return a row of the data file as a `ProgramSpec`."""
     options = dict.fromkeys(row.get("none", "").split(), _FLAG)
+    all_options_are_core = "core_options" not in row
     arities: tuple[Arity, ...] = ("required", "optional")
     for arity in arities:
         for names, roles in row.get(arity, {}).items():
@@ -470,7 +479,7 @@ def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSp
         _operands(row),
         tuple(ConditionalOperands(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
         is_core=row.get("core", False),
-        core_options=frozenset(row["core_options"].split() if "core_options" in row else (*options, NUMBER)),
+        core_options=frozenset((*options, NUMBER) if all_options_are_core else row["core_options"].split()),
         has_number_option=row.get("number", False),
         has_plus_options=row.get("plus", False),
         stops_at_operand=row.get("stops", False),
