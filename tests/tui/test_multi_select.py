@@ -284,6 +284,21 @@ def test_current_choice_keeps_the_rows_that_fit_into_a_small_screen(is_multi_sel
     drive(test, conversation, size=(40, 20))
 
 
+def test_question_that_fills_the_screen_fits_a_lower_screen() -> None:
+    choices = tuple(Choice(f"Choice number {number} with a long label", "and a detail " * 12) for number in range(8))
+    conversation = _script(replace(CHECKS, detail="line\n" * 20, choices=choices))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        for height in (12, 20, 12):
+            await run.pilot.resize_terminal(40, height)
+            await run.until(lambda: "Space toggle" in run.status and "› 1" in run.screen)
+            await run.until(lambda: run.app.widgets.status.region.bottom == run.app.size.height)
+        await _stop(run)
+
+    drive(test, conversation, size=(40, 20))
+
+
 def test_marks_survive_a_resize() -> None:
     conversation = _script(CHECKS)
 

@@ -385,7 +385,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._held_keys.end()
             self._choose(self.options[event.index])
 
-    def on_resize(self) -> None:
+    @on(events.Resize)
+    @on(QuestionView.ScreenResized)
+    def _paint_resized(self) -> None:
         if self.shown_approval is not None:
             self._paint()
 

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
-from textual.geometry import Offset
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widgets import Static
 
@@ -56,8 +56,12 @@ class QuestionView(Vertical):
             super().__init__()
             self.index = index
 
+    class ScreenResized(Message):
+        """The screen has another size than at the last paint."""
+
     def __init__(self, write_text: Callable[[int], QuestionText], *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._painted_size = Size()  # of the screen; empty before the first paint
         self._write_text = write_text
         self.show_all_key = "Ctrl+O"
         """The key that shows all of the question; empty if no key does."""
@@ -83,6 +87,13 @@ class QuestionView(Vertical):
     def on_mount(self) -> None:
         self.watch(self._scroll, "scroll_y", self._paint_mark, init=False)
         self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._report_resize)
+
+    def _report_resize(self, _screen: object) -> None:
+        """Report another size of the screen: a question that fills the screen keeps its size, and gets no event."""
+        if self._painted_size not in (Size(), self.app.size):
+            self._painted_size = self.app.size
+            self.post_message(self.ScreenResized())
 
     def _place_cursor(self, _screen: object) -> None:
         """Put the cursor of the terminal into the draft, where an input method shows its text.
@@ -137,7 +148,7 @@ class QuestionView(Vertical):
 
     def paint(self, height: int) -> int:
         """Show the question in at most `height` rows, shared by `arrange`; return the number of unused rows."""
-        width = self.width
+        width, self._painted_size = self.width, self.app.size
         letters_above = count_letters(self._scrolling_rows[: round(self._scroll.scroll_y)])
         is_resized = self._detail_width not in (0, width)
         if self._detail_width != width:
