@@ -116,7 +116,8 @@ def open_run_in(
 ) -> OpenedRun:
     """Read the prompt, and open the agent. `report` gets lines for the user, `hooks` are functions of a host."""
     options = context.options
-    typed, turn = options.prompt or "", NO_OPTIONS
+    typed = options.prompt or ""
+    turn = NO_OPTIONS
     match = _custom_command(context)
     if match is not None:
         command, arguments = match
@@ -225,7 +226,8 @@ def _is_skill(context: RunContext, name: str) -> bool:
 
 def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
     """Open a run with the prompt of a skill, if `typed` names one. The agent judges and runs the skill's commands."""
-    agent, turn = _open_agent(context, report=report), NO_OPTIONS
+    agent = _open_agent(context, report=report)
+    turn = NO_OPTIONS
     match = None if agent.skills is None else agent.skills.match_typed(typed)
     try:
         if match is not None:
@@ -259,7 +261,8 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     if match is None:
         return None
     command, _ = match
-    return None if command.is_from_project and _is_skill(context, command.name) else match
+    is_skill = command.is_from_project and _is_skill(context, command.name)
+    return None if is_skill else match
 
 
 def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tuple[str, tuple[Block, ...]]:

@@ -185,13 +185,14 @@ def _find(provider: str, model: str) -> ModelFacts | None:
     name = exact_name(provider, model)
     if name in rows:
         return rows[name]
-    plain, exact_names = plain_name(provider, name), read_table().exact_names.get(provider, {})
+    plain = plain_name(provider, name)
+    exact_names = read_table().exact_names.get(provider, {})
     facts = _shared_facts(rows, plain, exact_names.get(plain, ()))
-    if facts is None and provider == "bedrock" and (base := without_region(plain)) != plain:
-        facts = _shared_facts(rows, base, exact_names.get(base, ()))
-        if facts is not None:
-            return replace(facts, price=None)  # prices differ between regions, limits do not
-    return facts
+    if facts is not None or provider != "bedrock":
+        return facts
+    base = without_region(plain)
+    facts = _shared_facts(rows, base, exact_names.get(base, ()))
+    return None if facts is None else replace(facts, price=None)  # prices differ between regions, limits do not
 
 
 def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, ...]) -> ModelFacts | None:

@@ -249,8 +249,8 @@ class WindowQuery:
             read_window = _WINDOW_READERS.get(kind)
             if read_window is not None:
                 tokens = await read_window(self)
-            else:
-                self.is_settled = True  # the list of models is the only source, and it has no window
+            else:  # this kind of server can report the window only in its list of models
+                self.is_settled = True
         advice = _ADVICE.get(kind, "start its server with a larger context")
         return LocalWindow(tokens, advice) if tokens else None
 
@@ -265,9 +265,9 @@ class WindowQuery:
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
         # An adapter (LoRA) is listed without a window; use the window of its base model.
-        rows = ([entry] if entry else []) + models
-        figures = (count_in(row.get(name)) for row in rows for name in _WINDOW_FIELDS)
-        return kind, next((figure for figure in figures if figure), None)
+        rows = [entry, *models] if entry is not None else models
+        windows = (count_in(row.get(name)) for row in rows for name in _WINDOW_FIELDS)
+        return kind, next((window for window in windows if window), None)
 
     async def _read_ollama(self) -> int | None:
         """Return the window of the loaded model, or the window that its Modelfile sets.

@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import CHECKED_KINDS, CheckedKind, Permissions, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import context_without_config, folder_context, run_context
-from qcode.cli.terminal import working_folder, write_stderr, write_stdout
+from qcode.cli.terminal import working_folder, write_lines, write_stderr, write_stdout
 from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
@@ -77,9 +77,9 @@ def _list(options: Options, *, is_json: bool) -> int:
     except ConfigError:
         permissions = permissions_of(context_without_config(options))
     if is_json:
-        write_stdout(json.dumps(_listed_json(permissions)) + "\n")
+        write_lines(json.dumps(_listed_json(permissions)))
     else:
-        write_stdout(_lines(list_lines(permissions, is_complete=problem is None)))
+        write_lines(*list_lines(permissions, is_complete=problem is None))
     if problem is None:
         return ExitCode.OK
     write_stderr(f"{problem}; no rule of the configuration is listed")
@@ -97,12 +97,12 @@ def _check(options: Options, words: Sequence[str]) -> int:
         raise CommandLineError(f"a kind and one value are needed; put a command with spaces in quotes; {_USE}")
     judge = permission_check(_context(options))
     verdict = judge(kind, _as_text(words[1]))
-    write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.decided_by)}]\n")
-    write_stdout("".join(f"  - {visible(reason)}\n" for reason in verdict.all_reasons))
+    write_lines(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.decided_by)}]")
+    write_lines(*(f"  - {visible(reason)}" for reason in verdict.all_reasons))
     if note := judge.note(kind, verdict):
-        write_stdout(f"{note}\n")
+        write_lines(note)
     if verdict.verdict == "ask" and verdict.proposed_rule:
-        write_stdout(f"a rule that would allow it: {visible(verdict.proposed_rule)}\n")
+        write_lines(f"a rule that would allow it: {visible(verdict.proposed_rule)}")
     return 0
 
 
@@ -144,7 +144,9 @@ def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
 def _command_line(program: HookProgram) -> str:
     """Return the command of the hook, with the path of qcode, because the other program may have another PATH."""
     qcode = shutil.which(sys.argv[0]) or shutil.which("qcode") or "qcode"
-    return f"{shlex.quote(os.path.abspath(qcode) if '/' in qcode else qcode)} permissions hook --for {program}"  # noqa: PTH100  # text
+    if "/" in qcode:
+        qcode = os.path.abspath(qcode)  # noqa: PTH100  # text
+    return f"{shlex.quote(qcode)} permissions hook --for {program}"
 
 
 def _context(options: Options) -> RunContext:
@@ -154,7 +156,8 @@ def _context(options: Options) -> RunContext:
 
 def permission_check(context: RunContext) -> PermissionCheck:
     """Return a check with the rules of a session. The sandbox of this machine is detected for the first command."""
-    from qcode.safety.sandbox.detection import find_sandbox  # a hook must answer at once, and needs neither
+    # Imported here, because `qcode permissions hook` needs neither and must answer quickly.
+    from qcode.safety.sandbox.detection import find_sandbox
     from qcode.safety.sandbox.index import WorkspaceIndex
 
     policy = permissions_of(context).policy
@@ -169,10 +172,6 @@ def permission_check(context: RunContext) -> PermissionCheck:
     return PermissionCheck(
         replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.refresh)), has_mode
     )
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _listed_json(permissions: Permissions) -> JsonObject:
@@ -210,9 +209,9 @@ class PermissionCheck:
 
     def __call__(self, kind: CheckedKind, value: str) -> Verdict:
         is_path = kind in ("read", "write")
-        return verdict_on(
-            self.policy.with_mode("accept-edits") if is_path and not self.has_mode else self.policy, kind, value
-        )
+        accepts_edits = is_path and not self.has_mode
+        policy = self.policy.with_mode("accept-edits") if accepts_edits else self.policy
+        return verdict_on(policy, kind, value)
 
     def note(self, kind: CheckedKind, verdict: Verdict) -> str:
         """Return a note about a verdict that depends on the mode, if no mode was chosen; otherwise empty."""

@@ -9,6 +9,7 @@ reasoning, text and the argument JSON of calls count, names and ids do not.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -216,7 +217,7 @@ _MAX_WORD_CHARS = 24
 
 def tokens_of(characters: int) -> int:
     """Return the number of tokens in `characters`, rounded up."""
-    return -(-characters // CHARS_PER_TOKEN)
+    return math.ceil(characters / CHARS_PER_TOKEN)
 
 
 def body_of(block: ScriptBlock) -> str:
@@ -338,21 +339,22 @@ def failure_reply(step: DemoStep) -> Script:
     if not step.result.is_error:
         return ()
     denial = _DENIED.match(step.result.content)
-    if denial is not None and (denial[1] or "").startswith(_PLAN_ONLY_READS):
+    if denial is None:
+        return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
+    reason = denial[1] or ""
+    if reason.startswith(_PLAN_ONLY_READS):
         hint = "Ask me to *make a plan*, or leave plan mode with Shift+Tab."
         return reply(f"Plan mode only reads, so the `{step.call.name}` call did not run. {hint}\n")
-    if denial is not None and (denial[1] or "").startswith(_NOT_INTERACTIVE):
+    if reason.startswith(_NOT_INTERACTIVE):
         hint = "The message on standard error says how to allow it."
         return reply(
             f"The `{step.call.name}` call did not run: it needs approval, and this run is not interactive. {hint}\n"
         )
-    if denial is not None and denial[1]:
+    if reason:
         # A rule, a hook and the mode deny with a reason too: "Denied: this run denies everything that would ask".
-        reason = f"The reason: {denial[1]}\n\nI follow a script, so I cannot act on it. Ask again to repeat it."
-        return reply(f"The `{step.call.name}` call was denied, so it did not run. {reason}\n")
-    if denial is not None:
-        return reply(f"You declined the `{step.call.name}` call, so it did not run. Ask again to repeat it.\n")
-    return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
+        hint = "I follow a script, so I cannot act on it. Ask again to repeat it."
+        return reply(f"The `{step.call.name}` call was denied, so it did not run. The reason: {reason}\n\n{hint}\n")
+    return reply(f"You declined the `{step.call.name}` call, so it did not run. Ask again to repeat it.\n")
 
 
 _GREETING = lazy_pattern(r"\W*(hello|hi|hey|good (morning|afternoon|evening))\b.{0,20}", re.IGNORECASE)

@@ -60,5 +60,7 @@ def risky_words(command: str) -> tuple[tuple[int, int], ...]:
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
     """Return the part of a match to mark: a dangerous option without the command before it, otherwise all of it."""
-    option = next((name for name in ("push", "volumes") if match[name]), 0)
-    return match.span(option)
+    for option in ("push", "volumes"):
+        if match[option]:
+            return match.span(option)
+    return match.span()
