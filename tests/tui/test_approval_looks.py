@@ -166,6 +166,22 @@ def test_rule_in_a_choice_is_not_wrapped_inside_if_it_fits_in_a_row() -> None:
     ]
 
 
+def test_wide_path_in_a_choice_is_not_wrapped_inside_if_it_fits_in_a_row() -> None:
+    path, rule = "项目目录/源代码文件名称.py", "edit(项目目录/源代码文件名称.py)"
+    approval = replace(FOUR_REQUEST, rule=rule, is_keepable=True)
+    rows = [row.text.strip() for row in choice_rows(form_of(approval).options, 1, 36).rows]
+    assert f"of {path}" in rows
+    assert f"{path} (f)" in rows
+    assert rule in rows
+
+
+def test_keys_of_a_choice_are_not_wrapped_inside_after_a_command_that_fills_its_row() -> None:
+    approval = replace(FOUR_REQUEST, rule="shell(python -m pytest tests/unit.py)", is_keepable=True)
+    rows = [row.text.strip() for row in choice_rows(form_of(approval).options, 1, 36).rows]
+    assert '"python -m pytest tests/unit.py"' in rows
+    assert any(row.startswith("(f)") for row in rows)
+
+
 def test_rule_longer_than_a_row_is_wrapped_after_slashes_and_starts_in_its_own_row() -> None:
     rule = "shell(pytest -q tests/tui/screens/test_sessions.py)"
     assert rows_of_choices(rule, 36, is_keepable=True)[4:] == [

@@ -16,7 +16,19 @@ from rich.cells import cell_len
 
 from qcode.text.clean import ensure_visible, visible
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.line import Line, Span, TextStyle, clip, crop, prefix, shorten, start_of_end, style_of, wrap
+from qcode.tui.transcript.line import (
+    WORD_JOINER,
+    Line,
+    Span,
+    TextStyle,
+    clip,
+    crop,
+    prefix,
+    shorten,
+    start_of_end,
+    style_of,
+    wrap,
+)
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -391,7 +403,8 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
         shell(git push origin main)
     """
     label, detail = ensure_visible(option.label), option.detail
-    for part in filter(None, option.unbroken):
+    # The longest part comes first, because a rule contains the path or the command that it covers.
+    for part in sorted(filter(None, option.unbroken), key=len, reverse=True):
         unbroken = _unbroken(part, width)
         label, detail = label.replace(part, unbroken), detail.replace(part, unbroken)
     gap = "\n" if option.unbroken and cell_len(option.detail) > width else "  "
@@ -400,13 +413,16 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
     unbroken_keys = [(text.replace(" ", _UNBROKEN_SPACE), key_style) for text, key_style in keys]
     rows = wrap([(label, style), *keys, *detail_spans], width)
     rows_with_unbroken_keys = wrap([(label, style), *unbroken_keys, *detail_spans], width)
-    if len(rows_with_unbroken_keys) <= len(rows):
+    last_word_cells = cell_len(label.rpartition(" ")[2]) + sum(cell_len(text) for text, _ in keys)
+    if last_word_cells <= width and len(rows_with_unbroken_keys) <= len(rows):
         rows = rows_with_unbroken_keys
-    return [_with_plain_spaces(row) for row in rows]
+    return [_without_marks(row) for row in rows]
 
 
-def _with_plain_spaces(row: Line) -> Line:
-    return replace(row, spans=tuple((text.replace(_UNBROKEN_SPACE, " "), style) for text, style in row.spans))
+def _without_marks(row: Line) -> Line:
+    """Return `row` without the characters of `_unbroken`."""
+    spans = [(text.replace(_UNBROKEN_SPACE, " ").replace(WORD_JOINER, ""), style) for text, style in row.spans]
+    return replace(row, spans=tuple(spans))
 
 
 def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
@@ -420,13 +436,17 @@ def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
 
 
 def _unbroken(text: str, width: int) -> str:
-    """Return `text` with spaces at which `wrap` does not break.
+    """Return `text` with characters between which `wrap` does not break, also if they are wide.
 
     Text that is longer than a row keeps its spaces, and gets a line break after a slash in each path longer than a row.
     """
     if cell_len(text) <= width:
-        return text.replace(" ", _UNBROKEN_SPACE)
-    return " ".join("\n".join(_path_rows(word, width) or [word]) for word in text.split(" "))
+        return _joined(text.replace(" ", _UNBROKEN_SPACE))
+    return " ".join("\n".join(map(_joined, _path_rows(word, width))) or word for word in text.split(" "))
+
+
+def _joined(text: str) -> str:
+    return text if text.isascii() else WORD_JOINER.join(text)
 
 
 def _path_rows(path: str, width: int, lead: str = "") -> list[str]:

@@ -215,6 +215,8 @@ _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
 _LONE = frozenset(")]}>\"'.,;:!?")
 """Characters that must not be the only one of a row."""
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
+WORD_JOINER = "\u2060"
+"""Text is not wrapped at this character, which has no width."""
 _JOINER = "\u200d"
 _WORD_JOINERS = f"\u200c{_JOINER}"
 """The zero-width non-joiner, which is in words of Persian, and the joiner."""
@@ -255,7 +257,8 @@ def _word_pattern() -> re.Pattern[str]:
     """
     # An ending such as `.py` stays with the last character of a file name.
     wide = rf"[{_WIDE_CHARACTERS}](?:\.[A-Za-z0-9]{{1,5}}(?![A-Za-z0-9]))?[{_CLOSING})]*"
-    return re.compile(rf"{wide} *|[^ {_WIDE_CHARACTERS}]+[{_CLOSING}]* *| +")
+    part = rf"(?:{wide}|[^ {WORD_JOINER}{_WIDE_CHARACTERS}]+[{_CLOSING}]*)"
+    return re.compile(rf"(?:{part}{WORD_JOINER})*{part} *| +")
 
 
 def break_text(text: str, width: int) -> list[RowRange]:
