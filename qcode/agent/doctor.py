@@ -92,18 +92,19 @@ def report_lines(sections: Report) -> list[str]:
     lines = ["needs attention" if problems else "nothing needs attention"]
     for finding in problems:
         lines += _aligned([finding])
-        lines += [f"      {finding.fix}"] if finding.fix else []
+        if finding.fix:
+            lines.append(f"      {finding.fix}")
     for title, findings in sections.items():
         others = [finding for finding in findings if finding not in problems]
-        lines += [title, *_aligned(others)] if others else []
+        if others:
+            lines += [title, *_aligned(others)]
     return lines
 
 
 def _aligned(findings: Sequence[Finding]) -> list[str]:
     width = max(len(finding.label) for finding in findings)
-    return [
-        f"  {MARKS[finding.mark]} {finding.label:<{width}}{'  ' if width else ''}{finding.text}" for finding in findings
-    ]
+    gap = "  " if width else ""
+    return [f"  {MARKS[finding.mark]} {finding.label:<{width}}{gap}{finding.text}" for finding in findings]
 
 
 def report_json(sections: Report) -> JsonObject:
@@ -209,11 +210,12 @@ def _credentials(context: RunContext) -> Iterator[Finding]:
         text = "no provider has a key; without one, only local servers and the demo model can be used"
         yield Finding("keys", text, "attention", "to store a key: qcode auth login PROVIDER, or /connect in the app")
     yield from (Finding(row.provider, row.text, "ok") for row in usable)
-    for label, source in (("no key", "none"), ("local", "not needed")):
-        names = ", ".join(row.provider for row in rows if row.source == source)
-        if names:
-            hint = "; qcode auth status lists their variables" if source == "none" else "; needs no key"
-            yield Finding(label, f"{names}{hint}")
+    without_key = ", ".join(row.provider for row in rows if row.source == "none")
+    if without_key:
+        yield Finding("no key", f"{without_key}; qcode auth status lists their variables")
+    local = ", ".join(row.provider for row in rows if row.source == "not needed")
+    if local:
+        yield Finding("local", f"{local}; needs no key")
     yield from (Finding("keys", problem, "attention") for problem in context.keys.problems)
 
 
@@ -310,8 +312,8 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
     env = terminal.env
     term = env.get("TERM", "")
     name = terminal_program(env)
-    kind = f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
-    yield Finding("kind", kind)
+    kind = f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}"
+    yield Finding("kind", f"{kind}, {name}" if name else kind)
     if terminal.size is not None:
         columns, rows = terminal.size
         small = ": small, so some text is shortened" if columns < 80 or rows < 24 else ""
@@ -400,9 +402,9 @@ def _multiplexer_and_ssh(env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _encoding(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
-    name = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
-    locale = env.get(name, "")
-    details = f"{encoding}, {f'{name}={locale}' if locale else 'no locale is set'}"
+    variable = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    locale = env.get(variable, "")
+    details = f"{encoding}, {variable}={locale}" if locale else f"{encoding}, no locale is set"
     if "utf8" not in encoding.lower().replace("-", ""):
         fix = "set LANG to a UTF-8 locale such as C.UTF-8"
         yield Finding("text", f"{details}; symbols and borders may not be displayed", "attention", fix)

@@ -37,12 +37,19 @@ _MAX_ERROR_CHARS = 300
 _MAX_LEVELS = 64
 _RECURSION_LIMIT = 6_000
 """The recursion limit with which the validator can handle `_MAX_LEVELS`."""
-_NO_DIALECT: Any = None
 _TOO_DEEP = f"it nests more than {_MAX_LEVELS} levels deep"
 
 
 class InvalidSchemaError(Exception):
     """A schema that cannot be used; the text is one line for the user."""
+
+
+class _InvalidAnswerError(Exception):
+    """An answer is invalid. `errors` are lines for the user and the model."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__(*errors)
+        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,39 +78,42 @@ class AnswerSchema:
 
     def read(self, answer: str) -> StructuredAnswer | None:
         """Return the value of an answer, None if it is invalid."""
-        result = self._read(answer)
-        return result if isinstance(result, StructuredAnswer) else None
+        try:
+            return self._read(answer)
+        except _InvalidAnswerError:
+            return None
 
     def validate(self, answer: str) -> InvalidAnswer | None:
         """Return why an answer is invalid, None if it is valid."""
-        result = self._read(answer)
-        if isinstance(result, StructuredAnswer):
-            return None
-        listed = "\n".join(f"- {error}" for error in result)
-        return InvalidAnswer("; ".join(result), _REQUEST.format(errors=listed))
+        try:
+            self._read(answer)
+        except _InvalidAnswerError as invalid:
+            listed = "\n".join(f"- {error}" for error in invalid.errors)
+            return InvalidAnswer("; ".join(invalid.errors), _REQUEST.format(errors=listed))
+        return None
 
-    def _read(self, answer: str) -> StructuredAnswer | list[str]:
-        """Return the parsed answer, or the errors of an invalid one, one line each."""
+    def _read(self, answer: str) -> StructuredAnswer:
+        """Return the parsed answer; raise `_InvalidAnswerError`."""
         text = answer.strip().removeprefix("\ufeff").strip()
         fenced = _FENCE.match(text)
         if fenced is not None and text.endswith(fenced[1], fenced.end()):
             text = text[fenced.end() :].removesuffix(fenced[1]).strip()
         if not text:
-            return ["it contains no text"]
+            raise _InvalidAnswerError("it contains no text")
         try:
             value = _parse_strict(text)
             with _deep_recursion():
                 errors = list(islice(self._validator.iter_errors(value), _MAX_ERRORS))
         except ValueError as error:
-            return [f"it is not a single JSON value: {error}"]
+            raise _InvalidAnswerError(f"it is not a single JSON value: {error}") from None
         except OverflowError:  # by `multipleOf`, which divides an integer of 400 digits by a `float`
-            return ["a number is too large"]
+            raise _InvalidAnswerError("a number is too large") from None
         if errors:
-            return [_error_message(error) for error in errors]
+            raise _InvalidAnswerError(*map(_error_message, errors))
         try:
             self._accept(value)
         except Exception as error:  # noqa: BLE001 - the program's code: its error is sent back to the model
-            return [_shortened(f"{type(error).__name__}: {error}")]
+            raise _InvalidAnswerError(_shortened(f"{type(error).__name__}: {error}")) from None
         return StructuredAnswer(text, value)
 
 
@@ -137,13 +147,14 @@ def _validator(schema: Json) -> Validator:
     from referencing.jsonschema import specification_with
 
     declared = schema.get("$schema") if isinstance(schema, dict) else None
-    dialect: Any = Draft202012Validator
-    if declared is not None:
-        dialect = (
-            validator_for({"$schema": declared}, default=_NO_DIALECT) if isinstance(declared, str) else _NO_DIALECT
-        )
-        if dialect is _NO_DIALECT:
-            raise InvalidSchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
+    unsupported: Any = None
+    dialect: Any = unsupported
+    if declared is None:
+        dialect = Draft202012Validator
+    elif isinstance(declared, str):
+        dialect = validator_for({"$schema": declared}, default=unsupported)
+    if dialect is unsupported:
+        raise InvalidSchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
         with _deep_recursion():
             dialect.check_schema(schema)
@@ -171,7 +182,8 @@ def _deep_recursion() -> Iterator[None]:
 
 
 def _depth(value: Json) -> int:
-    depth, level = 0, [value]
+    depth = 0
+    level = [value]
     while level:
         depth += 1
         level = [child for item in level for child in _children(item)]
@@ -244,10 +256,10 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
         contents = current.contents
         if not isinstance(contents, dict) or id(contents) in same_value_schemas:
             continue
-        same_value = same_value_schemas[id(contents)] = {
-            id(subschema) for subschema in _same_value_subschemas(contents)
-        }
-        for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
+        same_value = {id(subschema) for subschema in _same_value_subschemas(contents)}
+        same_value_schemas[id(contents)] = same_value
+        references = [contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)]
+        for ref in references:
             try:
                 resolved = resolver.lookup(ref)
             except (Unresolvable, ValueError):
@@ -258,7 +270,7 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
             pending.append((specification.create_resource(resolved.contents), resolved.resolver))
         pending += [(subschema, resolver.in_subresource(subschema)) for subschema in current.subresources()]
     try:
-        TopologicalSorter(same_value_schemas).prepare()
+        TopologicalSorter(same_value_schemas).prepare()  # finds a cycle that does not descend into the value
     except CycleError:
         return "has a $ref that refers to itself"
     return ""
@@ -277,15 +289,16 @@ def _same_value_subschemas(contents: JsonObject) -> Iterator[Json]:
 
 def read_schema(argument: str) -> AnswerSchema:
     """Return the schema given as `JSON` or `@FILE`; raise `QcodeError` if it is invalid."""
-    text, name = argument, "--json-schema"
-    if argument.startswith("@"):
+    name = "--json-schema"
+    is_file = argument.startswith("@")
+    if is_file:
         name = f"{name} {argument}"
-        text = _schema_text(Path(argument[1:]), name)
+    text = _schema_text(Path(argument[1:]), name) if is_file else argument
     try:
         return AnswerSchema(text)
     except InvalidSchemaError as error:
-        is_path = text is argument and "{" not in argument and Path(argument).suffix == ".json"
-        hint = f" (a file is named as @{argument})" if is_path else ""
+        is_path_without_at = not is_file and "{" not in argument and Path(argument).suffix == ".json"
+        hint = f" (a file is named as @{argument})" if is_path_without_at else ""
         raise InputError(f"{name} {error}{hint}") from None
 
 

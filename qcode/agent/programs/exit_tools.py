@@ -38,9 +38,10 @@ def _exit_tool(row: object, path: Path) -> ToolSpec:
     name = row["name"]
     if not _TOOL_NAME.fullmatch(name):
         raise InputError(f'--exit-tools {path}: "{name}" is not a valid name: use letters, digits, _ and -, at most 64')
-    description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
+    description = row.get("description", "")
     if not isinstance(description, str):
         raise InputError(f'--exit-tools {path}: tool "{name}": "description" must be a string')
+    parameters = row.get("parameters", {})
     if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
         raise InputError(f'--exit-tools {path}: tool "{name}": "parameters" must be a JSON Schema object')
     return ToolSpec(name, description, {"type": "object", "properties": {}, **parameters}, is_one_way=True)

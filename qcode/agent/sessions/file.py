@@ -154,7 +154,8 @@ class RecordFile:
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the new warnings for the user, and forget them."""
-        warnings, self._warnings = tuple(self._warnings), []
+        warnings = tuple(self._warnings)
+        self._warnings.clear()
         return warnings
 
     def close(self) -> None:
@@ -269,7 +270,8 @@ class RecordFile:
 
 
 def _reason(error: OSError | SessionBusy) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    text = error.strerror if isinstance(error, OSError) else ""
+    return text or str(error)
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -111,8 +111,10 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     is_interrupted = any(
         isinstance(item.event, TurnEnded) and item.event.outcome is Outcome.CANCELLED for item in stored.shown_events
     )
-    thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)][::-1]
-    text_length, is_thinking = 0, False
+    thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)]
+    thoughts.reverse()  # the next one is taken from the end
+    text_length = 0
+    is_thinking = False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
             is_thinking = False
@@ -123,19 +125,8 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                 is_thinking = True
                 yield ReasoningDelta(number, text)
             case Text(text=text):
-                while marks and marks[0].offset <= text_length + len(text):
-                    mark = marks.pop(0)
-                    text_before, text = text[: mark.offset - text_length], text[mark.offset - text_length :]
-                    text_length = mark.offset
-                    if isinstance(mark.event, PartialRestored):
-                        yield replace(mark.event, text=text_before, is_interrupted=is_interrupted)
-                        continue
-                    if text_before:
-                        yield TextDelta(number, text_before)
-                    yield mark.event
+                yield from _text_with_marks(number, text, text_length, marks, is_interrupted=is_interrupted)
                 text_length += len(text)
-                if text:
-                    yield TextDelta(number, text)
             case ToolCall():
                 while marks and marks[0].offset <= text_length:
                     yield marks.pop(0).event
@@ -148,6 +139,29 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     yield from (mark.event for mark in marks)
     yield from (item.event for item in stored.shown_events if isinstance(item.event, WebSearched))
     yield _finished_reply(message, tuple(stored.entry.attempts), stored.entry.note)
+
+
+def _text_with_marks(
+    number: int, text: str, start: int, marks: list[_Mark], *, is_interrupted: bool
+) -> Iterator[ReplayItem]:
+    """Yield block `number`, which begins after `start` characters of the reply, with the marks in its text.
+
+    These marks are removed from `marks`.
+    """
+    shown = 0  # the characters of `text` that were yielded
+    while marks and marks[0].offset <= start + len(text):
+        mark = marks.pop(0)
+        position = max(shown, mark.offset - start)
+        text_before = text[shown:position]
+        shown = position
+        if isinstance(mark.event, PartialRestored):
+            yield replace(mark.event, text=text_before, is_interrupted=is_interrupted)
+            continue
+        if text_before:
+            yield TextDelta(number, text_before)
+        yield mark.event
+    if text[shown:]:
+        yield TextDelta(number, text[shown:])
 
 
 def _finished_reply(message: Message, attempts: tuple[AttemptRecord, ...] = (), note: str = "") -> ReplyFinished:
@@ -166,9 +180,10 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
         question = stored.question_about(call.call_id)
         if stored_result is not None:
             edited = stored_result.ran_arguments
+        elif call.call_id in stored.edited_arguments:
+            edited = stored.edited_arguments[call.call_id]
         else:
-            shown_arguments = "" if question is None else question.arguments
-            edited = stored.edited_arguments.get(call.call_id, shown_arguments)
+            edited = "" if question is None else question.arguments
         if edited:
             call = replace(call, arguments=edited)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
@@ -201,12 +216,16 @@ def job_call_state(job: StoredJob) -> CallState:
     """Return the state of the command of an ended job."""
     if job.state == "exit 0":
         return "done"
-    return "cancelled" if job.state == JOB_LEFT or job.state.startswith("stopped") else "failed"
+    if job.state == JOB_LEFT or job.state.startswith("stopped"):
+        return "cancelled"
+    return "failed"
 
 
 def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
     """Yield the end of a call whose command ended as a background job, with its latest output."""
-    call, state, output = finished.call, job_call_state(job), job.output or finished.outcome.shown or ""
+    call = finished.call
+    state = job_call_state(job)
+    output = job.output or finished.outcome.shown or ""
     # The call ended when its command moved to the background.
     seconds = (finished.seconds or 0.0) + job.seconds
     if state == "cancelled":
@@ -230,7 +249,8 @@ def _interrupted(
 
     `question` is the last question about the call.
     """
-    diff, is_copied = "" if question is None else question.diff, text.startswith((UNKNOWN_IN_COPY, NOT_RUN_IN_COPY))
+    diff = "" if question is None else question.diff
+    is_copied = text.startswith((UNKNOWN_IN_COPY, NOT_RUN_IN_COPY))
     if has_begun:
         summary = (UNKNOWN_IN_COPY if is_copied else INTERRUPTED).partition(":")[0]
         outcome = ToolOutcome("", is_error=True, summary=summary, diff=diff, shown="")
@@ -241,7 +261,8 @@ def _interrupted(
 
 
 def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownResult | None) -> ToolFinished:
-    content, is_error = (result.content, result.is_error) if result is not None else ("", False)
+    content = "" if result is None else result.content
+    is_error = result is not None and result.is_error
     if stored_result is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")
     outcome = ToolOutcome(
@@ -288,8 +309,13 @@ def _agent_events(call_id: str, stored: StoredMessage, unfinished: str | None) -
         question = stored.question_about(inner_id(call_id, call.call_id))
         if question is not None and question.arguments:
             call = replace(call, arguments=question.arguments)
-        has_begun, is_revised = call.call_id in inner.intents, call.call_id in inner.edited_arguments
-        finished = _interrupted(call, unfinished, question, is_revised=is_revised, has_begun=has_begun)
+        finished = _interrupted(
+            call,
+            unfinished,
+            question,
+            is_revised=call.call_id in inner.edited_arguments,
+            has_begun=call.call_id in inner.intents,
+        )
         content = finished.outcome.summary or finished.outcome.shown or ""
         yield AgentEvent(call_id, replace(finished, outcome=replace(finished.outcome, content=content)))
 
@@ -317,8 +343,11 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
     plans: list[StoredPlan] = []
     for stored in messages:
         for call in stored.entry.message.calls:
+            plan = plan_of(call).strip()
             result = stored.shown_results.get(call.call_id)
-            if plan := plan_of(call).strip():
-                state, summary = ("", "") if result is None else (result.state, result.summary)
-                plans.append(StoredPlan(plan, state == "done", summary, state == "denied"))
+            if plan and result is None:
+                plans.append(StoredPlan(plan, is_approved=False))
+            elif plan and result is not None:
+                is_approved = result.state == "done"
+                plans.append(StoredPlan(plan, is_approved, result.summary, is_declined=result.state == "denied"))
     return plans
