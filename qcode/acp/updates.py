@@ -122,8 +122,7 @@ class TurnView:
                 self._add("agent_thought_chunk", text)
             case StepStarted(step=step):
                 self.flush()
-                self._step, self._attempt, self._has_text, self._blank = step, 1, False, ""
-                self._cards.begin_step(step)
+                self._begin_reply(step)
             case Retry():
                 self._retry(event)
             case ToolCallProgress(call_id=call_id, name=name):
@@ -138,6 +137,13 @@ class TurnView:
                 self._send_notice_of(event)
             case _:
                 self._send_call_event(event)
+
+    def _begin_reply(self, step: int) -> None:
+        self._step = step
+        self._attempt = 1
+        self._has_text = False
+        self._blank = ""
+        self._cards.begin_step(step)
 
     def _send_call_event(self, event: TurnEvent) -> None:
         match event:
@@ -175,7 +181,9 @@ class TurnView:
             self._blank += text
             if not self._blank.strip():
                 return
-            text, self._blank, self._has_text = self._blank, "", True
+            text = self._blank
+            self._blank = ""
+            self._has_text = True
         self._add("agent_message_chunk", text)
 
     def _add(self, stream: Stream, text: str) -> None:
@@ -417,7 +425,8 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
         if view is None or turn != view_turn:
             if view is not None:
                 view.end()
-            view, view_turn = TurnView(turn, folder, ClientFeatures(), send), turn
+            view = TurnView(turn, folder, ClientFeatures(), send)
+            view_turn = turn
         match item:
             case ReplayedPrompt(message=message, typed_text=shown):
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]

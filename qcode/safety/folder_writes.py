@@ -221,15 +221,20 @@ class PossibleFolders:
         """Add the target of a `cd`. Keep the folders before it unless it certainly runs, and runs in this shell."""
         self._changes += 1
         target = next((word for word in arguments if not word.startswith("-")), "~")
-        old, new = self.judges, tuple(dict.fromkeys(judge.moved_to(target) for judge in self.judges))
+        old = self.judges
+        new = tuple(dict.fromkeys(judge.moved_to(target) for judge in old))
         self._seen = tuple(dict.fromkeys((*self._seen, *new)))
-        is_visible = is_command and (not segment.before or not self._has_hidden_words) and "-" not in arguments
-        is_unconditional = not segment.before or set(segment.before) <= set(";\n")
+        may_be_hidden = bool(segment.before) and self._has_hidden_words
+        is_certainly_cd = is_command and not may_be_hidden and "-" not in arguments
+        if not is_certainly_cd:
+            self.judges = tuple(dict.fromkeys((*old, *new)))
+            return
+        self.judges = new
+        is_unconditional = set(segment.before) <= set(";\n")
         ends_normally = segment.after == "&&" or set(segment.after) <= set(";\n")
         exists = all(judge.folder is not None and os.path.isdir(judge.folder) for judge in new)  # noqa: PTH112  # text
-        always_runs = is_unconditional and ends_normally and exists and not self._has_structures
-        self.judges = new if is_visible else tuple(dict.fromkeys((*old, *new)))
-        if is_visible and not always_runs:
+        always_succeeds = is_unconditional and ends_normally and exists and not self._has_structures
+        if not always_succeeds:
             self._others = (*self._others, *old)
 
 

@@ -6,6 +6,7 @@ It runs nothing, and changes no file of another program.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from qcode.agent.imports.configuration.target import PlannedSetting, Target
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.cli.terminal import write_lines, write_stderr
 from qcode.config.paths import CONFIG_NAME, PROJECT_FOLDER
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import clean, single_spaced, visible
@@ -44,11 +45,16 @@ def run_import(arguments: Sequence[str]) -> int:
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if reads_project else None
     folders = ImportLocations(context.env, context.root, reads_project)
     plans = {name: _plan_import(name, folders, user_target, project) for name in words or PROGRAMS}
-    files = [] if "write" not in flags else [*user_target.write(), *(project.write() if project is not None else ())]
+    is_written = "write" in flags
+    files: list[str] = []
+    if is_written:
+        files += user_target.write()
+        if project is not None:
+            files += project.write()
     if "json" in flags:
-        write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
+        write_lines(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2))
     else:
-        write_stdout("".join(f"{clean(line)}\n" for line in _lines(plans, context, files, is_written="write" in flags)))
+        write_lines(*map(clean, _lines(plans, context, files, is_written=is_written)))
     denials = [row for rows in plans.values() for row in rows if row.setting.is_lost_denial]
     for row in denials:
         write_stderr(f"{row.setting.location}: qcode does not enforce this rule: {visible(row.setting.name)}")
@@ -58,10 +64,11 @@ def run_import(arguments: Sequence[str]) -> int:
 def _plan_import(
     program: str, folders: ImportLocations, user_target: Target, project: Target | None
 ) -> list[PlannedSetting]:
-    return [
-        (project if is_project and project is not None else user_target).plan(setting, is_project=is_project)
-        for setting, is_project in find_settings(program, folders)
-    ]
+    plans: list[PlannedSetting] = []
+    for setting, is_project in find_settings(program, folders):
+        target = project if is_project and project is not None else user_target
+        plans.append(target.plan(setting, is_project=is_project))
+    return plans
 
 
 def _lines(
@@ -80,11 +87,11 @@ def _lines(
         yield "this folder is not trusted: files of the project are not read"
     if not rows:
         return
-    counts = {status: sum(row.status == status for row in rows) for status in _MARKS}
-    lost = counts["lost"] + sum(bool(row.setting.losses) and row.status in ("new", "same") for row in rows)
+    counts = Counter(row.status for row in rows)
+    partly_lost = [row for row in rows if row.setting.losses and row.status in ("new", "same")]
     yield (
         f"{counts['new']} to add (+), {counts['same'] + counts['read']} already present (=), {counts['taken']} "
-        f"different in qcode (!), {lost} not or only partly imported (-)"
+        f"different in qcode (!), {counts['lost'] + len(partly_lost)} not or only partly imported (-)"
     )
     home = context.env.get("HOME", "")
     for path in files:

@@ -15,8 +15,8 @@ from qcode.values import dataclass
 
 _NUMBERED_LINE = lazy_pattern(r" *(\d+)\t(.*)")
 _REPLACE = lazy_pattern(
-    r"\b(?:replace|change|rename)\s+(?P<q>[\"'`]?)(?P<old>[^\n]+?)(?P=q)\s+(?:with|to|by|into)\s+"
-    r"(?P<p>[\"'`]?)(?P<new>[^\n]+?)(?P=p)\s+(?:in|inside)\b",
+    r"\b(?:replace|change|rename)\s+(?P<old_quote>[\"'`]?)(?P<old>[^\n]+?)(?P=old_quote)\s+(?:with|to|by|into)\s+"
+    r"(?P<new_quote>[\"'`]?)(?P<new>[^\n]+?)(?P=new_quote)\s+(?:in|inside)\b",
     re.IGNORECASE,
 )
 _NOTE = "Edited by the qcode demo model."

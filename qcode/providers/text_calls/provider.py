@@ -127,7 +127,8 @@ class CallEvents:
             case ReplyEnded():
                 return self._end_reply(event)
             case UsageReported():
-                self._output_tokens = self._output_tokens if event.usage.output is None else event.usage.output
+                if event.usage.output is not None:
+                    self._output_tokens = event.usage.output
             case ReplyStarted():
                 self._response_id = event.response_id
         return [event]
@@ -166,8 +167,8 @@ class CallEvents:
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
         """End the current text block, after all held text. `is_cut`: the reply is truncated."""
         events = self._events_of(self._calls.flush(is_cut=is_cut))
-        ended, self._source_block, self._source_end = self._source_end, None, None
-        opaque = ended.opaque if ended else None
+        opaque = self._source_end.opaque if self._source_end is not None else None
+        self._source_block = self._source_end = None
         if self._text_block is None and opaque is not None:
             return [*events, *self._opaque_block(opaque)]
         return events + self._end_text(opaque)
@@ -211,7 +212,8 @@ class CallEvents:
 
     def _new_block(self) -> int:
         """Return the number of a new block."""
-        number, self._next_number = self._next_number, self._next_number + 1
+        number = self._next_number
+        self._next_number += 1
         return number
 
     def _opaque_block(self, opaque: Opaque) -> list[ReplyEvent]:
