@@ -12,15 +12,18 @@ from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
+from textual.theme import Theme
 
 from qcode.tui.app import QcodeApp
 from qcode.tui.shared_widgets import SteadyInput
+from qcode.tui.terminal import themed_app
 from qcode.tui.theme import (
     AUTO,
     COLORS,
     ThemeError,
     builtin_folder,
     choose_theme,
+    for_256_colors,
     load_themes,
     parse_theme,
     read_theme,
@@ -254,7 +257,6 @@ def test_selected_text_and_hints_in_fields_contrast_in_256_colors(name: str) -> 
         app, field = run.app, SteadyInput()
         app.console._color_system = system
         app.theme = "textual-light"
-        app.add_theme(load_themes()[0][name])
         app.theme = name
         await app.screen.mount(field)
         await run.pilot.pause()
@@ -270,14 +272,31 @@ def test_selected_text_and_hints_in_fields_contrast_in_256_colors(name: str) -> 
     assert {part: round(ratio, 1) for part, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
+def test_only_the_shown_theme_is_adapted_to_256_colors(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapted: set[str] = set()
+
+    def adapt(theme: Theme) -> Theme:
+        adapted.add(theme.name)
+        return for_256_colors(theme)
+
+    async def test(run: Running) -> None:
+        run.app.console._color_system = COLOR_SYSTEMS["256"]
+        run.app.theme = "tokyo-night"
+        await run.pilot.pause()
+        assert len(run.app.theme_names) > 5
+        assert adapted == {"tokyo-night"}
+
+    monkeypatch.setattr(themed_app, "for_256_colors", adapt)
+    drive(test)
+
+
 def test_app_uses_gray_backgrounds_only_in_256_colors() -> None:
     async def test(run: Running) -> None:
         app, theme = run.app, load_themes()[0]["tokyo-night"]
-        app.add_theme(theme)
-        assert app.available_themes["tokyo-night"].surface == theme.surface
+        app.theme = "tokyo-night"
+        assert app.current_theme.surface == theme.surface
         app.console._color_system = COLOR_SYSTEMS["256"]
-        app.add_theme(theme)
-        assert app.available_themes["tokyo-night"].surface == "#121212"
+        assert app.current_theme.surface == "#121212"
 
     drive(test)
 

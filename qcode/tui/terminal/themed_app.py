@@ -48,6 +48,8 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self._chosen = configured_theme  # the setting, or the theme that the user chose last
         self._background = ""  # `dark` or `light`, once the terminal has reported it
         self._user_themes = user_themes
+        # The themes of qcode as adapted to 256 colors, by name; None before the first use of a theme.
+        self._adapted_themes: dict[str, Theme | None] = {}
         repaint_moved_widgets()
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
@@ -87,9 +89,22 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self.stylesheet.set_variables(self.get_css_variables())
 
     def add_theme(self, theme: Theme) -> None:
-        """Register a theme, adapted if the terminal has 256 colors."""
-        has_256_colors = self.console.color_system == "256"
-        self.register_theme(for_256_colors(theme) if has_256_colors and not theme.ansi else theme)
+        """Register a theme. If the terminal has 256 colors, it is adapted at its first use."""
+        if self.available_themes.get(theme.name) != theme:
+            self._adapted_themes[theme.name] = None
+            self.register_theme(theme)
+
+    def get_theme(self, theme_name: str) -> Theme | None:
+        """Return a theme, adapted if the terminal has 256 colors; None for an unknown name."""
+        theme = super().get_theme(theme_name)
+        if theme is None or theme.name not in self._adapted_themes:
+            return theme
+        if theme.ansi or self.console.color_system != "256":
+            return theme
+        adapted = self._adapted_themes[theme.name]
+        if adapted is None:
+            self._adapted_themes[theme.name] = adapted = for_256_colors(theme)
+        return adapted
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return (_NO_COLORS,) if self.no_color else super().get_line_filters()
