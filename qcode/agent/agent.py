@@ -300,16 +300,15 @@ class Agent:
         from qcode.protocol.events import Notice
 
         context = self.context
-        texts = (
-            *context.settings.warnings,
-            *context.keys.problems,
-            *self.notices,
-            *self.prompts.instructions.notices,
-            *((self.skills.catalog.note,) if self.skills is not None and self.skills.catalog.note else ()),
-        )
-        clash_note = self.skills.clash_note() if self.skills is not None else ""
-        clashes = (Notice("info", clash_note),) if clash_note else ()
-        return (*(Notice("warning", text) for text in texts), *clashes, *self.trust.notices())
+        settings_and_keys = (*context.settings.warnings, *context.keys.problems)
+        texts = (*settings_and_keys, *self.notices, *self.prompts.instructions.notices)
+        notices = [Notice("warning", text) for text in texts]
+        if self.skills is not None and self.skills.catalog.note:
+            notices.append(Notice("warning", self.skills.catalog.note))
+        clash_note = "" if self.skills is None else self.skills.clash_note()
+        if clash_note:
+            notices.append(Notice("info", clash_note))
+        return (*notices, *self.trust.notices())
 
     def custom_commands(self, used_names: Sequence[str] = ()) -> CustomCommands:
         """Read the custom commands from files; `used_names` are the names of the front end's own commands."""

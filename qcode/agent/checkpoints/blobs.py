@@ -50,10 +50,10 @@ class Blobs:
             if path.exists() and path.stat().st_size == len(data):
                 return True
             if self._bytes_left is None:
-                self._bytes_left = self.max_total_bytes - sum(
-                    candidate.stat().st_size for candidate in folder.iterdir()
-                )
-            if len(data) > (self._bytes_left // 2 if is_optional else self._bytes_left):
+                used_bytes = sum(stored.stat().st_size for stored in folder.iterdir())
+                self._bytes_left = self.max_total_bytes - used_bytes
+            limit = self._bytes_left // 2 if is_optional else self._bytes_left
+            if len(data) > limit:
                 return False
             state_file.replace(path, data, is_synced=True)
             self._bytes_left -= len(data)

@@ -91,7 +91,8 @@ def convert_rule(text: str, effect: RuleEffect, source: RuleSource = "flag") -> 
     match = _RULE.fullmatch(rule)
     if match is None and "(" in rule:
         return RuleConversion(loss="the closing parenthesis is missing")
-    tool, body = (match[1].strip(), match[2].strip()) if match else (rule, "")
+    tool = rule if match is None else match[1].strip()
+    body = "" if match is None else match[2].strip()
     if body in ("*", "**"):
         body = ""
     if tool.startswith(MCP_PREFIX):
@@ -147,8 +148,10 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Rul
     if wildcard_index is None:
         rule = f"shell({' '.join(words)} *)" if is_prefix else f"shell({' '.join(words)})"
     else:
-        stem = words[wildcard_index].partition("*")[0]  # `foo` of `foo*bar`, which becomes `foo*`
-        prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem else [])]
+        prefix = list(words[:wildcard_index])
+        stem = words[wildcard_index].partition("*")[0]
+        if stem:  # `foo*bar` becomes `foo*`
+            prefix.append(f"{stem}*")
         rule = f"shell({' '.join(prefix)} *)"
     if is_rule(rule):
         return RuleConversion((rule,))
@@ -185,10 +188,11 @@ def _convert_file(tool: str, body: str, effect: RuleEffect, source: RuleSource) 
         # `../x` is outside the folder, where every file asks anyway.
         return RuleConversion(loss="a path above the folder cannot be written as a rule; files there always ask")
     rule = f"{kind}({pattern})"
-    if not is_rule(rule):
-        loss = "the pattern cannot be written as a rule"
-        return RuleConversion((kind,)) if effect != "allow" else RuleConversion(loss=loss)
-    return RuleConversion((rule,))
+    if is_rule(rule):
+        return RuleConversion((rule,))
+    if effect == "allow":
+        return RuleConversion(loss="the pattern cannot be written as a rule")
+    return RuleConversion((kind,))
 
 
 def _convert_path(body: str, effect: RuleEffect, source: RuleSource) -> str:
@@ -223,16 +227,17 @@ def _convert_server(tool: str, body: str, effect: RuleEffect) -> RuleConversion:
         # A rule for all arguments is broader.
         return RuleConversion(_convert_server(tool, body="", effect="ask").rules)
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
-    rule = f"mcp({server}/{name or '*'})"
-    if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
-        rule = f"mcp({server}/*)"
-        if effect == "allow":
-            return RuleConversion(loss="name the tool, or use mcp__SERVER for all of them")
+    is_pattern = "*" in name and name != "*"  # such as `get_*`, which no rule of qcode can express
+    if is_pattern and effect == "allow":
+        return RuleConversion(loss="name the tool, or use mcp__SERVER for all of them")
+    is_one_tool = bool(name) and "*" not in name
+    rule = f"mcp({server}/{name})" if is_one_tool else f"mcp({server}/*)"
     if is_rule(rule):
-        is_one_tool = rule != f"mcp({server}/*)"
-        return RuleConversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one_tool else ())
-    loss = "the name does not name a server and a tool"
-    return RuleConversion(("mcp",)) if effect != "allow" else RuleConversion(loss=loss)
+        hidden_tools = (qcode_name(tool),) if effect == "deny" and is_one_tool else ()
+        return RuleConversion((rule,), hidden_tools)
+    if effect == "allow":
+        return RuleConversion(loss="the name does not name a server and a tool")
+    return RuleConversion(("mcp",))
 
 
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: RuleSource) -> RuleConversion:
@@ -244,7 +249,8 @@ def _convert_other(tool: str, body: str, effect: RuleEffect, source: RuleSource)
     if body:
         return RuleConversion(loss=f"a rule about the arguments of {tool} has no equivalent")
     name = "jobs" if tool in _JOB_TOOLS else qcode_name(tool)
-    if name == tool or effect == "ask" or source != "flag":
-        reason = f"{tool} is not a tool of qcode" if name == tool else f"no rule covers {tool}; use --disallowed-tools"
-        return RuleConversion(loss=reason)
+    if name == tool:
+        return RuleConversion(loss=f"{tool} is not a tool of qcode")
+    if effect == "ask" or source != "flag":
+        return RuleConversion(loss=f"no rule covers {tool}; use --disallowed-tools")
     return RuleConversion(tools=(name,))

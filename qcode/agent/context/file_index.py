@@ -67,7 +67,8 @@ class FileIndex:
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         """Return the best matches among the files listed so far; `recent` paths, absolute or relative, come first."""
-        return FileMatches(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
+        recent_paths = tuple(map(self._relative, recent))
+        return FileMatches(self._search.find(query, recent_paths, limit), is_complete=self._is_listed)
 
     def refresh(self, on_change: Callable[[], None]) -> None:
         """List the folder again unless the index is fresh; `on_change` is called in a thread after each update."""
@@ -99,7 +100,8 @@ class FileIndex:
             self._search = FuzzySearch(PathIndex.of(names))
         finally:
             with self._lock:
-                self._is_listed, self._listed_at = True, self._clock()
+                self._is_listed = True
+                self._listed_at = self._clock()
                 self._listing_s = self._listed_at - start
                 self._thread = None
         on_change()

@@ -28,10 +28,10 @@ _INSTRUCTION_PREFIXES = (
 def is_session(records: Sequence[JsonObject]) -> bool:
     """Return whether Codex wrote these records, in its current or its older format."""
     first: JsonObject = records[0] if records else {}
-    is_old = {"id", "timestamp"} <= first.keys() and ("instructions" in first or "git" in first)
-    return is_old or any(
-        record.get("type") in _RECORDS and isinstance(record.get("payload"), dict) for record in records
-    )
+    has_old_header = "id" in first and "timestamp" in first and ("instructions" in first or "git" in first)
+    if has_old_header:
+        return True
+    return any(record.get("type") in _RECORDS and isinstance(record.get("payload"), dict) for record in records)
 
 
 def is_subagent(records: Sequence[JsonObject]) -> bool:
@@ -141,13 +141,15 @@ class _Reader:
                 builder.left_out[f"item {kind or 'without type'}"] += 1
 
     def _add_message(self, item: JsonObject, timestamp: str) -> None:
-        role, blocks = item.get("role"), self._read_blocks(item.get("content"))
+        role = item.get("role")
+        blocks = self._read_blocks(item.get("content"))
         if role == "assistant":
             for block in blocks:
                 self._builder.add_reply_block(block, timestamp, self._model)
             return
         texts = [block.text.lstrip() for block in blocks if isinstance(block, Text)]
-        if role != "user" or (texts and all(text.startswith(_INSTRUCTION_PREFIXES) for text in texts)):
+        are_instructions = bool(texts) and all(text.startswith(_INSTRUCTION_PREFIXES) for text in texts)
+        if role != "user" or are_instructions:
             self._builder.left_out["instructions to the model"] += 1
             return
         self._builder.add_prompt(blocks, timestamp)
@@ -170,16 +172,18 @@ class _Reader:
     def _add_result(self, item: JsonObject, timestamp: str) -> None:
         output = item.get("output", item.get("tools"))  # a search for tools has `tools`
         is_error = False
+        images: list[Image] = []
         if isinstance(output, dict) and "content" in output:
-            is_error, output = output.get("success") is False, output.get("content")
+            is_error = output.get("success") is False
+            output = output.get("content")
         if isinstance(output, str):
-            text, images = output, []
+            text = output
         elif isinstance(output, list) and item.get("type") != "tool_search_output":
             blocks = self._read_blocks(output)
             text = "\n".join(block.text for block in blocks if isinstance(block, Text))
             images = [block for block in blocks if isinstance(block, Image)]
         else:
-            text, images = json.dumps(output, ensure_ascii=False), []
+            text = json.dumps(output, ensure_ascii=False)
         self._builder.add_result(text_in(item.get("call_id")), text, timestamp, is_error=is_error, images=images)
 
 
@@ -197,11 +201,11 @@ def _tool_name(item: JsonObject, kind: str) -> str:
 def _arguments(item: JsonObject) -> str:
     """Return the arguments as a JSON object. A custom tool takes free text, which becomes the field `input`."""
     arguments = item.get("arguments", item.get("action", item.get("input")))
-    if isinstance(arguments, str):
-        return (
-            arguments if parse_object(arguments) is not None else json.dumps({"input": arguments}, ensure_ascii=False)
-        )
-    return json.dumps(object_in(arguments), ensure_ascii=False)
+    if not isinstance(arguments, str):
+        return json.dumps(object_in(arguments), ensure_ascii=False)
+    if parse_object(arguments) is None:
+        return json.dumps({"input": arguments}, ensure_ascii=False)
+    return arguments
 
 
 def image_from_url(url: str) -> Image | None:

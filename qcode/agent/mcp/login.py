@@ -61,6 +61,14 @@ class ClientRegistration:
     """The port of the redirect address that was registered; 0 if any port may be used."""
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A successful login, and where it is stored."""
+
+    login: Login
+    stored: StoredKey
+
+
 def supports_login(config: McpServer) -> bool:
     """Return whether a server can have a login: it has an address, and no `Authorization` header of the user."""
     return config.url is not None and all(name.lower() != "authorization" for name in config.headers)
@@ -92,7 +100,7 @@ async def sign_in(
     show: Show,
     paste: Paste | None = None,
     client: ClientRegistration | None = None,
-) -> tuple[Login, StoredKey]:
+) -> SignedIn:
     """Sign in to a server and store the login; raise `ServerError`. `config` has its variables expanded.
 
     With `paste`, the user pastes the address to which the browser is redirected; otherwise qcode receives the redirect.
@@ -123,7 +131,7 @@ async def sign_in(
     if status in (401, 403):
         raise ServerError(f"the login worked, but the server refuses its token ({status})")
     try:
-        return login, await asyncio.to_thread(credentials.save, login)
+        return SignedIn(login, await asyncio.to_thread(credentials.save, login))
     except (KeyStoreError, KeyringError) as error:
         raise ServerError(f"the login cannot be stored: {storage_problem(error)}") from None
 

@@ -256,9 +256,9 @@ def configured_servers(
     for file in files:
         servers, invalid_entries = _read_flag(file)
         problems += invalid_entries
-        scope = origin = INLINE_SCOPE
-        if not _is_inline_json(file):
-            scope, origin = f"file {Path(file).resolve()}", str(file)
+        is_inline = _is_inline_json(file)
+        scope = INLINE_SCOPE if is_inline else f"file {Path(file).resolve()}"
+        origin = INLINE_SCOPE if is_inline else str(file)
         specs |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
     for name, config in client_servers.items():
         if name in specs:
@@ -269,8 +269,10 @@ def configured_servers(
         if name in specs:
             problems.append(f"{name} of the host is ignored: that name is already used")
         else:
-            specs[name] = ServerSpec(name, McpServer(command=name), CLIENT_SCOPE, "the host", True, connect)
-    for name, config in _project_servers(root, problems).items() if is_trusted else ():
+            config = McpServer(command=name)
+            specs[name] = ServerSpec(name, config, CLIENT_SCOPE, "the host", is_from_client=True, connect=connect)
+    project_servers = _project_servers(root, problems) if is_trusted else {}
+    for name, config in project_servers.items():
         if name in specs:
             problems.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
@@ -313,8 +315,9 @@ def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
     new = current.get(spec.name)
     if new is None:
         return spec.is_from_client
-    is_same = replace(new.config, file="") == replace(spec.config, file="")
-    return not is_same or (new.connect is None) != (spec.connect is None)
+    has_same_config = replace(new.config, file="") == replace(spec.config, file="")
+    runs_at_same_place = (new.connect is None) == (spec.connect is None)
+    return not (has_same_config and runs_at_same_place)
 
 
 def possible_secrets(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
@@ -338,10 +341,9 @@ def may_be_secret(name: str) -> bool:
 
 
 def _spec_of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
-    key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
-    return ServerSpec(
-        name, config, _project_scope(root) if config.is_from_project else USER_SCOPE, settings.origin(key)
-    )
+    scope = _project_scope(root) if config.is_from_project else USER_SCOPE
+    key = "url" if config.url else "command"
+    return ServerSpec(name, config, scope, settings.origin(f"mcp_servers.{name}.{key}"))
 
 
 INLINE_SCOPE = "--mcp-config"

@@ -373,9 +373,10 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
         await asyncio.to_thread(open_browser, address)
 
     paste: Paste | None = _read_pasted_line if problem else None
-    login, stored = await sign_in(config, credentials, show, paste, client)
-    location = with_tilde(stored.location_name)
-    write_stdout(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {location}.\n")
+    signed_in = await sign_in(config, credentials, show, paste, client)
+    location = with_tilde(signed_in.stored.location_name)
+    issuer = visible(signed_in.login.issuer)
+    write_stdout(f"Signed in to {spec.name} at {issuer}. The login is stored in {location}.\n")
     return 0
 
 

@@ -68,8 +68,7 @@ def log_in(
     server: OAuthServer, folders: ServerFolders, client: ClientRegistration | None = None, **config: Any
 ) -> Login:
     credentials = credentials_of(server, folders)
-    login, _ = asyncio.run(sign_in(spec_of(server, **config).config, credentials, browse, None, client))
-    return login
+    return asyncio.run(sign_in(spec_of(server, **config).config, credentials, browse, None, client)).login
 
 
 def servers_of(server: OAuthServer, folders: ServerFolders, *more: ServerSpec, **config: Any) -> Servers:
@@ -464,7 +463,8 @@ def test_pasted_address_completes_a_login_without_a_browser(server: OAuthServer,
         return server.granted(form) + "\n"
 
     config = spec_of(server).config
-    login, stored = asyncio.run(sign_in(config, credentials_of(server, folders), show, paste))
+    signed_in = asyncio.run(sign_in(config, credentials_of(server, folders), show, paste))
+    login, stored = signed_in.login, signed_in.stored
     assert login.token in server.valid
     assert stored.location == "file"
 
@@ -480,7 +480,7 @@ def test_callback_answers_one_request_to_its_path_only(server: OAuthServer, fold
 
         threading.Thread(target=work).start()
 
-    login, _ = asyncio.run(sign_in(spec_of(server).config, credentials_of(server, folders), show))
+    login = asyncio.run(sign_in(spec_of(server).config, credentials_of(server, folders), show)).login
     assert login.token
     assert pages[0].endswith("/other")
     assert "return to the terminal" in pages[1]
@@ -540,7 +540,7 @@ def test_login_works_with_the_authorization_server_of_the_package(folders: Serve
         spec = ServerSpec("guarded", McpServer(url=server.address), "own", "config.toml:1")
         store = store_of(folders)
         credentials = Credentials(spec, server.address, store)
-        login, _ = asyncio.run(sign_in(spec.config, credentials, browse))
+        login = asyncio.run(sign_in(spec.config, credentials, browse)).login
         context = ServerContext(folders.work, {"PATH": "/usr/bin:/bin"}, keys=lambda: store)
         del server.grants.access[login.token]
         assert run(Servers((spec,), folders.pins, context, is_trusted=True)) == ("ready", "you", "")

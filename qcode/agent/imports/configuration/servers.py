@@ -99,7 +99,9 @@ class _Server:
             raise NotConvertibleError("a command with a variable is not supported; write its path")
         words = [self.convert_references(word) for word in words]
         args = [self._replace_secret(word, previous) for word, previous in zip(words[1:], words, strict=False)]
-        self.values |= {"command": words[0]} | ({"args": args} if args else {})
+        self.values["command"] = words[0]
+        if args:
+            self.values["args"] = args
         self._add_named("env", variables)
 
     def set_address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
@@ -109,7 +111,8 @@ class _Server:
         self.values["url"] = _QUERY.sub(self._replace_parameter, self.convert_references(url))
         if Redactor().redact(self.values["url"]) != self.values["url"]:
             raise NotConvertibleError("its address contains a password; add it yourself with qcode mcp add")
-        self.values |= {"transport": transport} if transport else {}
+        if transport:
+            self.values["transport"] = transport
         self._add_named("headers", headers)
 
     def _add_named(self, key: str, named: Mapping[str, str]) -> None:
@@ -121,7 +124,8 @@ class _Server:
             if is_secret and _is_literal(text):
                 text = self._reference(name, variable=name if key == "env" else "")
             values[name] = text
-        self.values |= {key: values} if values else {}
+        if values:
+            self.values[key] = values
 
     def _replace_secret(self, word: str, previous: str) -> str:
         """Return an argument of a command; a secret in it is replaced by a reference.
@@ -130,12 +134,14 @@ class _Server:
         """
         option, separator, value = word.partition("=")
         is_secret_option = bool(separator) and option.startswith("-") and may_be_secret(option)
-        if is_secret_option and len(value) >= _MIN_SECRET_CHARS and _is_literal(value):
+        if is_secret_option and _is_secret_value(value):
             return f"{option}={self._reference(option)}"
         follows_option = previous.startswith("-") and "=" not in previous and not word.startswith("-")
-        is_value = follows_option and may_be_secret(previous)
-        if (is_value and len(word) >= _MIN_SECRET_CHARS and _is_literal(word)) or Redactor().redact(word) != word:
-            return self._reference(previous if is_value else "secret")
+        is_value_of_secret = follows_option and may_be_secret(previous)
+        if is_value_of_secret and _is_secret_value(word):
+            return self._reference(previous)
+        if Redactor().redact(word) != word:
+            return self._reference(previous if is_value_of_secret else "secret")
         return word
 
     def _replace_parameter(self, match: re.Match[str]) -> str:
@@ -153,6 +159,11 @@ class _Server:
         variable = variable or re.sub(r"\W+", "_", f"{self.name}_{label}").upper()
         self.losses.append(f"the value of {single_spaced(label, 60)} is left out: set the variable {variable}")
         return f"${{{variable}}}"
+
+
+def _is_secret_value(value: str) -> bool:
+    """Return whether the value of a secret option is long enough for a secret, and not a reference to a variable."""
+    return len(value) >= _MIN_SECRET_CHARS and _is_literal(value)
 
 
 def _is_literal(text: str) -> bool:
@@ -195,10 +206,12 @@ def _convert_codex(server: _Server) -> None:
         headers = server.table("http_headers")
         headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
         bearer = server.pop("bearer_token_env_var", str)
-        headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
+        if bearer:
+            headers["Authorization"] = f"Bearer ${{{bearer}}}"
         server.set_address(server.pop("url", str), headers)
     startup_s = server.seconds("startup_timeout_sec")
-    startup_s = server.seconds("startup_timeout_ms", 0.001) if startup_s is None else startup_s
+    if startup_s is None:
+        startup_s = server.seconds("startup_timeout_ms", 0.001)
     _set_time_limits(server, timeout_s=server.seconds("tool_timeout_sec"), startup_s=startup_s)
     _choose_tools(server, "enabled_tools", "disabled_tools")
     if server.pop("enabled", bool) is False:
@@ -206,13 +219,15 @@ def _convert_codex(server: _Server) -> None:
 
 
 def _convert_gemini(server: _Server) -> None:
-    kind, timeout_s = server.pop("type", str) or "", server.seconds("timeout", 0.001)
+    kind = server.pop("type", str) or ""
+    timeout_s = server.seconds("timeout", 0.001)
     if "command" in server.entry:
         server.set_program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
-        http, url = server.pop("httpUrl", str), server.pop("url", str)
-        transport = "http" if http or kind == "http" else "sse"
-        server.set_address(http or url, server.table("headers"), transport)
+        http_url = server.pop("httpUrl", str)
+        url = server.pop("url", str)
+        transport = "http" if http_url or kind == "http" else "sse"
+        server.set_address(http_url or url, server.table("headers"), transport)
     _set_time_limits(server, timeout_s=timeout_s)
     _choose_tools(server, "includeTools", "excludeTools")
     if server.pop("trust", bool):
@@ -221,7 +236,8 @@ def _convert_gemini(server: _Server) -> None:
 
 
 def _convert_opencode(server: _Server) -> None:
-    kind, startup_s = server.pop("type", str), server.seconds("timeout", 0.001)
+    kind = server.pop("type", str)
+    startup_s = server.seconds("timeout", 0.001)
     if kind == "remote":
         server.set_address(server.pop("url", str), server.table("headers"))
     else:
@@ -233,8 +249,10 @@ def _convert_opencode(server: _Server) -> None:
 
 
 def _set_time_limits(server: _Server, *, timeout_s: float | None = None, startup_s: float | None = None) -> None:
-    server.values |= {"timeout_s": timeout_s} if timeout_s else {}
-    server.values |= {"startup_timeout_s": startup_s} if startup_s else {}
+    if timeout_s:
+        server.values["timeout_s"] = timeout_s
+    if startup_s:
+        server.values["startup_timeout_s"] = startup_s
 
 
 def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
