@@ -114,16 +114,15 @@ class PathIndex:
             _mask(path[:start], masks) | _mask(name, masks)
             for path, start, name in zip(lower, name_starts, names, strict=True)
         )
-        top = sorted(
-            (path.count("/", 0, -1), path, index) for index, path in enumerate(lower) if index < _MAX_CANDIDATES
-        )
+        candidates = range(min(len(lower), _MAX_CANDIDATES))
+        topmost_first = sorted(candidates, key=lambda number: (lower[number].count("/", 0, -1), lower[number]))
         return PathIndex(
             paths,
             Lines.of(lower),
             Lines.of(names),
             letters,
-            tuple(index for _, _, index in top[:_MAX_TOP_LEVEL]),
-            {path: index for index, path in enumerate(paths)},
+            tuple(topmost_first[:_MAX_TOP_LEVEL]),
+            {path: number for number, path in enumerate(paths)},
         )
 
 
@@ -183,10 +182,11 @@ class FuzzySearch:
             yield 1, (number for number, start in inside if _is_start(names.texts[number], start))
             yield 2, (number for number, _ in names.containing(words))
         yield 3, (number for number, _ in lower.containing(words))
-        pool, scattered = self._narrow(words), _scattered_pattern(words).search
+        candidates = self._narrow(words)
+        has_letters = _scattered_pattern(words).search
         if "/" not in words:
-            yield 4, (number for number in pool if scattered(names.texts[number]))
-        yield 5, (number for number in pool if scattered(lower.texts[number]))
+            yield 4, (number for number in candidates if has_letters(names.texts[number]))
+        yield 5, (number for number in candidates if has_letters(lower.texts[number]))
 
     def _narrow(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
@@ -208,10 +208,10 @@ def _rank(name: str, path: str, words: str) -> int | None:
         return rank
     if words in path:
         return 3
-    scattered = _scattered_pattern(words).search
-    if "/" not in words and scattered(name):
+    has_letters = _scattered_pattern(words).search
+    if "/" not in words and has_letters(name):
         return 4
-    return 5 if scattered(path) else None
+    return 5 if has_letters(path) else None
 
 
 def _folder_rank(path: str, words: str) -> int | None:
@@ -346,7 +346,7 @@ def _match_substring(word: str, text: str) -> Match | None:
     if position < 0:
         return None
     best = position
-    while position >= 0 and not _is_word_start(text, best):
+    while position >= 0:
         if _is_word_start(text, position):
             best = position
             break
@@ -373,12 +373,15 @@ def _match_in_order(word: str, text: str) -> Match | None:
     searched = 0
     for letter, limit in zip(word, latest, strict=True):
         position = text.index(letter, searched)
-        candidates = range(position, limit + 1)
-        start = next((index for index in candidates if text[index] == letter and _is_word_start(text, index)), None)
-        is_adjacent = bool(positions) and position == positions[-1] + 1
-        if start is not None and not is_adjacent:
-            position = start
-        elif not positions and start is None:
+        word_starts = (
+            index for index in range(position, limit + 1) if text[index] == letter and _is_word_start(text, index)
+        )
+        word_start = next(word_starts, None)
+        is_first = not positions
+        is_adjacent = not is_first and position == positions[-1] + 1
+        if word_start is not None and not is_adjacent:
+            position = word_start
+        elif is_first and word_start is None:
             return None
         if _is_word_start(text, position):
             score += _WORD_START_SCORE
@@ -475,7 +478,7 @@ def _is_swapped(name: str, other: str) -> bool:
     """Return whether two names differ only in two neighboring letters that are swapped."""
     if len(name) != len(other):
         return False
-    differing = [index for index, pair in enumerate(zip(name, other, strict=True)) if pair[0] != pair[1]]
+    differing = [index for index in range(len(name)) if name[index] != other[index]]
     if len(differing) != 2 or differing[1] != differing[0] + 1:
         return False
     first, second = differing

@@ -681,7 +681,7 @@ def test_rules_tools_instructions_and_findings_are_printed_as_lines(tmp_path: Pa
     assert "declined: shell make doc (build it later)" in text
     assert "shell make doc: asks first" in text
     assert "Write: asks first (built in, " in text
-    assert "AGENTS.md: this project's; does not exist yet" in text
+    assert "AGENTS.md: for this project; does not exist yet" in text
     assert "Choose the file" in text
     assert "bubblewrap" in text
     talk(ScriptedConversation(), "/memory project: be brief", project=project)

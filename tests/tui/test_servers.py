@@ -31,7 +31,7 @@ WAITING = ServerStatus("theirs", "waiting", "sh", ".mcp.json")
 QUESTION = ServerApproval(
     "k1",
     "theirs",
-    "This project wants to start the tool server theirs (never approved).",
+    'This project wants to start the tool server "theirs" (never approved).',
     "command:  sh\nargument: \x1b[8m-c [red]",
 )
 

@@ -261,8 +261,8 @@ def init_prompt(existing: str, request: str = "") -> str:
 
 
 def owner_label(file: ListedFile) -> str:
-    """Return a label for the owner of an instruction file: `yours, everywhere` or `this project's`."""
-    return "yours, everywhere" if file.owner == "yours" else "this project's"
+    """Return the projects for which an instruction file applies: `for all projects` or `for this project`."""
+    return "for all projects" if file.owner == "yours" else "for this project"
 
 
 def size_text(file: ListedFile) -> str:

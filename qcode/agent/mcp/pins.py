@@ -16,7 +16,7 @@ from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, f
 from qcode.config import state_file
 from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import ServerApproval
-from qcode.text.clean import visible, visible_rows
+from qcode.text.clean import quoted, visible, visible_rows
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
@@ -223,7 +223,7 @@ def tools_question(spec: ServerSpec, changes: Sequence[ToolChange]) -> ServerApp
 def _start_reason(spec: ServerSpec, pins: Pins) -> str:
     """Return why a server must be approved before it starts."""
     if not spec.is_from_project:
-        return f"Files that your tool server {spec.name} runs have changed since its last start."
+        return f"Files that your tool server {quoted(spec.name)} runs have changed since its last start."
     if not pins.was_approved(spec):
         was = "never approved"
     elif pins.is_approved(spec) and pins.files(spec) is None:
@@ -232,12 +232,12 @@ def _start_reason(spec: ServerSpec, pins: Pins) -> str:
         was = "approved before, but files that it runs have changed"
     else:
         was = "a different server with this name was approved before"
-    return f"This project wants to start the tool server {spec.name} ({was})."
+    return f"This project wants to start the tool server {quoted(spec.name)} ({was})."
 
 
 def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
     """Return the question whether to sign in to a server that refuses requests."""
-    text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
+    text = f"The tool server {quoted(spec.name)} refuses requests: {problem}. Sign in with your browser?"
     return ServerApproval(
         approval_id(spec, "sign in"), spec.name, text, f"address:  {visible(spec.target)}", is_login=True
     )

@@ -81,9 +81,12 @@ def _pick_effort(context: CommandContext) -> None:
     ]
     is_supported = context.agent.conversation.supports_reasoning
     title = "Effort" if is_supported else "Effort (this model is not known to support reasoning)"
-    context.required_app_view.open_screen(
-        Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
-    )
+
+    def on_pick(level: str | None) -> None:
+        if level is not None:
+            _effort(context, level)
+
+    context.required_app_view.open_screen(Picker(title, rows), on_pick)
 
 
 def _connect(context: CommandContext, provider: str) -> None:

@@ -74,7 +74,7 @@ _ALTERNATIVES = {
 
 
 class LinearCommandView:
-    """The `View` of the linear mode."""
+    """The actions of commands in the linear mode. It implements the protocol `commands.command.View`."""
 
     def __init__(self, app: LinearApp) -> None:
         self._app = app

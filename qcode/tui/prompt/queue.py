@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -84,13 +85,9 @@ class Queue(Static):
         """Remove and return the next prompt: steering prompts are joined into one, others are sent one by one."""
         if not self._submissions:
             return None
-        count = 1
-        if self._submissions[0].is_steering:
-            count = next(
-                (index for index, submission in enumerate(self._submissions) if not submission.is_steering),
-                len(self._submissions),
-            )
-        next_prompts, self._submissions = self._submissions[:count], self._submissions[count:]
+        steering = list(takewhile(lambda submission: submission.is_steering, self._submissions))
+        next_prompts = steering or self._submissions[:1]
+        self._submissions = self._submissions[len(next_prompts) :]
         self._changed()
         return _joined(next_prompts)
 

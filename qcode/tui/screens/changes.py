@@ -56,7 +56,10 @@ class ChangePart:
 
     @property
     def diff(self) -> str:
-        return next((hunk.diff for hunk in self.file.hunks if hunk.index == self.hunk), self.file.diff)
+        for hunk in self.file.hunks:
+            if hunk.index == self.hunk:
+                return hunk.diff
+        return self.file.diff
 
     @property
     def note(self) -> str:
@@ -118,7 +121,8 @@ class ChangesScreen(ListScreen[None]):
         if self._measured_width != width:
             self._longest_preview, self._measured_width = self._measure_previews(), width
         rows = self.finder.all_rows
-        list_rows = min(len(rows) + len({row.group for row in rows}), int(height * SCREEN_SHARE))
+        headings = {row.group for row in rows}
+        list_rows = min(len(rows) + len(headings), int(height * SCREEN_SHARE))
         is_short = height < _FULL_HEIGHT or list_rows + _ROWS_AROUND + _PREVIEW_ROWS > height
         return min(self._longest_preview, _SHORT_PREVIEW_ROWS if is_short else _PREVIEW_ROWS)
 
@@ -163,8 +167,8 @@ class ChangesScreen(ListScreen[None]):
             more = f"… {len(lines) - max_rows + 1} more rows · Enter shows all"
             lines = self._preview_lines(part, from_change=True)[: max_rows - 1]
             lines += wrap([(more, style_of("dim"))], self.size.width - _SIDE_CELLS)[:1]
-        lines = [*lines, *[Line()] * (max_rows - len(lines))]
-        preview.update(Rows(lines, preview))
+        blank_rows = [Line()] * (max_rows - len(lines))
+        preview.update(Rows([*lines, *blank_rows], preview))
 
     def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)
@@ -211,7 +215,8 @@ class ChangesScreen(ListScreen[None]):
             return ""
         file_row_id = ""
         for row_id, other in self._parts.items():
-            if (other.prompt_number, other.file.real_path) != (part.prompt_number, part.file.real_path):
+            is_same_turn = other.prompt_number == part.prompt_number
+            if not is_same_turn or other.file.real_path != part.file.real_path:
                 continue
             if other.hunk is None:
                 file_row_id = row_id
@@ -265,8 +270,9 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
 def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
     """Return the row of a hunk: its position, its first changed line, and its size."""
     _header, *lines = hunk.diff.split("\n")
-    changed_texts = (line[1:].strip() for line in lines if line.startswith(("+", "-")))
-    label = f"  line {hunk.line}: {one_line(next(filter(None, changed_texts), ''), 60)}"
+    changed_texts = [line[1:].strip() for line in lines if line.startswith(("+", "-"))]
+    texts = [text for text in changed_texts if text]
+    label = f"  line {hunk.line}: {one_line(texts[0] if texts else '', 60)}"
     return PickerRow(row_id, label, f"+{hunk.added} -{hunk.removed}", group=group)
 
 
@@ -275,7 +281,8 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int, *, from_change
     lines: list[Line] = []
     remaining_chars = MAX_CHARS
     for change in changes:
-        lines += [Line()] if lines else []
+        if lines:
+            lines.append(Line())
         note = f"  {one_line(change.note)}" if change.note else ""
         lines += wrap([(visible(change.path), style_of("strong")), (note, style_of("dim"))], width)
         if change.diff:
@@ -301,8 +308,8 @@ def diff_rows(diff: str, width: int, note: str = "", *, from_change: bool = Fals
 def _diff_lines(diff: str, width: int, *, from_change: bool) -> list[Line]:
     rows = parse_diff(visible_rows(diff))
     if from_change:
-        changed = (index for index, row in enumerate(rows) if row.kind in ("add", "remove"))
-        rows = rows[next(changed, 0) :]
+        changed_indexes = [index for index, row in enumerate(rows) if row.kind in ("add", "remove")]
+        rows = rows[changed_indexes[0] :] if changed_indexes else rows
     return render_diff(rows, width)
 
 

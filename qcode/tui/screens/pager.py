@@ -60,7 +60,8 @@ def with_matches(lines: Sequence[Line], matches: Sequence[MatchRange], current: 
             start = match.start if row == match.row else line.lead
             end = match.end if row == match.end_row else len(line.text)
             spans = add_slot_to_range(line.spans, start, end, "found")
-            spans = add_slot_to_range(spans, start, end, "strong") if index == current else spans
+            if index == current:
+                spans = add_slot_to_range(spans, start, end, "strong")
             result[row] = replace(line, spans=tuple(spans))
     return result
 
@@ -194,8 +195,8 @@ class PagerScreen(ModalScreen[None]):
         """Go to the first match that was not above the view when the search began."""
         event.stop()
         self.show_lines()
-        rows = [match.row for match in self._matches]
-        self._go_to(next((index for index, row in enumerate(rows) if row >= self._search_top), 0))
+        not_above = [index for index, match in enumerate(self._matches) if match.row >= self._search_top]
+        self._go_to(not_above[0] if not_above else 0)
 
     @on(Input.Submitted, "#pager-search-field")
     def _leave_field(self, event: Input.Submitted) -> None:

@@ -163,8 +163,11 @@ class Finder(Vertical):
         self._all_rows = tuple(rows)
         with self.prevent(Input.Changed):
             self.clear_filter()
-        selected = highlighted or next((row.id for row in rows if row.is_current), "")
-        self._filter(selected, fallback_index=0)
+        self._filter(highlighted or self._id_in_use(), fallback_index=0)
+
+    def _id_in_use(self) -> str:
+        """Return the id of the row that is in use, such as the current model; empty if there is none."""
+        return next((row.id for row in self._all_rows if row.is_current), "")
 
     def set_rows(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
         """Replace the rows, and highlight the row with this id.
@@ -188,7 +191,10 @@ class Finder(Vertical):
         self._filter_field.cursor_position = len(text)
 
     def take_focus(self) -> None:
-        (self._filter_field if self._has_filter else self).focus()
+        if self._has_filter:
+            self._filter_field.focus()
+        else:
+            self.focus()
 
     def pick(self) -> None:
         """Pick the highlighted row; without a match, do nothing."""
@@ -203,8 +209,8 @@ class Finder(Vertical):
     def _filter_by_text(self, event: Input.Changed) -> None:
         event.stop()
         # While the user types, the best match is highlighted; after the filter is cleared, the row in use.
-        highlighted = "" if self.filter_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
-        self._filter(highlighted, fallback_index=0)
+        has_filter_text = bool(self.filter_text.strip())
+        self._filter("" if has_filter_text else self._id_in_use(), fallback_index=0)
 
     @on(Input.Submitted)
     def _pick_by_enter(self, event: Input.Submitted) -> None:
@@ -250,7 +256,8 @@ class Finder(Vertical):
     def _filter(self, highlighted: str, *, fallback_index: int) -> None:
         """Show the rows that match the filter; highlight the row with this id, otherwise that at `fallback_index`."""
         rows = tuple(self._matching_rows())
-        index = next((position for position, row in enumerate(rows) if row.id == highlighted), fallback_index)
+        ids = [row.id for row in rows]
+        index = ids.index(highlighted) if highlighted in ids else fallback_index
         self._list.set_rows(rows, self.filter_text, index)
         placeholder = self.query_one(".finder-empty", Static)
         placeholder.display, self._list.display = not rows, bool(rows)
@@ -266,9 +273,16 @@ class Finder(Vertical):
         rows = [row for row in self._all_rows if not self.needs_word_start or _starts_words(row, query)]
         positions = rank(query, [_matching_fields(row, query) for row in rows])
         matches = [rows[position] for position in positions]
-        # The sorts are stable. A row with a name that starts with the query comes before rows that rank higher.
+        # A row with a name that starts with the query comes before all others, which keep their order.
         name_start = fold(query)
-        matches.sort(key=lambda row: not any(name.startswith(name_start) for name in row.names))
+        named: list[PickerRow] = []
+        others: list[PickerRow] = []
+        for row in matches:
+            if any(name.startswith(name_start) for name in row.names):
+                named.append(row)
+            else:
+                others.append(row)
+        matches = [*named, *others]
         # Rows of a group stay together; the group with the best match comes first.
         groups = list(dict.fromkeys(row.group for row in matches))
         matches.sort(key=lambda row: groups.index(row.group))

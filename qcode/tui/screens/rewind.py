@@ -82,7 +82,10 @@ class OutsideChangesPicker(Picker):
         super().__init__(self._question("it"), self._answers("it"))
 
     def on_mount(self) -> None:
-        """Put the files in place of `it`, a path shortened to the screen. Runs before `on_mount` of the base class."""
+        """Name the files instead of `it`, because the width of the screen is known now; a path is shortened to it.
+
+        Textual calls this before `on_mount` of the base class.
+        """
         doubts = self._plan.doubtful
         names = f"these {len(doubts)} files"
         if len(doubts) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from rich.cells import cell_len
 
@@ -136,12 +136,12 @@ class CardUpdate:
 
 @values.dataclass(frozen=True, slots=True)
 class Omission:
-    """The numbers in a line such as `[... 12 lines, 340 characters omitted ...]` of the output."""
+    """The omitted part of an output, which a line such as `[... 12 lines, 340 characters omitted ...]` reports."""
 
     lines: int
-    """The number of lines that are omitted as a whole; 0 if only characters inside one line are omitted."""
+    """The number of lines that are omitted as a whole."""
     chars: int
-    """The number of characters omitted inside one line; 0 if whole lines are omitted."""
+    """The number of characters that are omitted inside other lines."""
 
     @classmethod
     def from_match(cls, match: re.Match[str]) -> Omission:
@@ -174,6 +174,14 @@ class TranscriptView(Protocol):
     def add_notice(self, level: Level, text: str) -> None: ...
     def add_card(self, call_id: str, name: str, argument: str) -> None: ...
     def update_card(self, call_id: str, update: CardUpdate) -> None: ...
+
+
+class _OutputText(NamedTuple):
+    """Output that may still grow."""
+
+    complete_lines: list[str]
+    partial_line: str
+    """The last line, which has no line break yet."""
 
 
 class Card(Foldable):
@@ -257,8 +265,8 @@ class Card(Foldable):
         return len(self._output) > 2 * (_HEAD_LINES + _TAIL_LINES) or super().has_two_forms(width)
 
     def source(self) -> str:
-        lines, partial_line = self._unfolded_lines()
-        output = redrawn("\n".join([*lines, partial_line]))
+        unfolded = self._unfolded_text()
+        output = redrawn("\n".join([*unfolded.complete_lines, unfolded.partial_line]))
         return clean("\n".join([self._argument, self._plan, output, *(row.text for row in self._diff)]))
 
     def lay_out(self, width: int) -> list[Line]:
@@ -294,7 +302,8 @@ class Card(Foldable):
             return
         if state == "running":
             # A call that moved to the background runs on: its time includes that before the move.
-            self._started_at, self._seconds = self._started_at or self._clock(), None
+            self._started_at = self._started_at or self._clock()
+            self._seconds = None
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
         self.state = state
@@ -317,12 +326,12 @@ class Card(Foldable):
         max_chars = _MAX_REDRAWN_CHARS if "\r" in self._partial_line else _MAX_LIVE_LINE_CHARS
         if len(self._partial_line) <= max_chars:
             return
-        overwritten, has_return, state = self._partial_line.rpartition("\r")
-        if has_return:
-            # A progress bar that a command draws again and again: only its last states may be visible.
-            older, _, last = overwritten.rpartition("\r")
-            self._pen = self._pens[len(self._output)] = pen_after(older, self._pen)
-            self._partial_line = f"{last}\r{state}"
+        if "\r" in self._partial_line:
+            # A progress bar that a command draws again and again: only its last two states may be visible.
+            earlier_states, _, last_state = self._partial_line.rpartition("\r")
+            older_states, _, previous_state = earlier_states.rpartition("\r")
+            self._pen = self._pens[len(self._output)] = pen_after(older_states, self._pen)
+            self._partial_line = f"{previous_state}\r{last_state}"
         if len(self._partial_line) > _MAX_LIVE_LINE_CHARS:
             self._append_output("\n")
 
@@ -333,20 +342,19 @@ class Card(Foldable):
         1,001 is then at 501, so the indexes in `_pens` and `_omissions` are 500 lower.
         """
         first, last = _LIVE_HEAD_LINES, len(self._output) - _LIVE_TAIL_LINES
-        lines, chars = self._count_hidden(first, last)
-        chars += sum(
-            len(line) + 1 for index, line in enumerate(self._output[first:last], first) if index not in self._omissions
-        )
-        self._output[first:last] = [f"[... {lines:,} lines, {chars:,} characters omitted ...]"]
-        shift = last - first - 1
-        self._pens = {
-            index if index < first else index - shift: pen
-            for index, pen in self._pens.items()
-            if not first <= index < last
+        hidden = self._count_hidden(first, last)
+        removed_lines = [self._output[index] for index in range(first, last) if index not in self._omissions]
+        chars = hidden.chars + sum(len(line) + 1 for line in removed_lines)
+        self._output[first:last] = [f"[... {hidden.lines:,} lines, {chars:,} characters omitted ...]"]
+
+        def new_index(index: int) -> int:
+            return index if index < first else index - (last - first - 1)
+
+        self._pens = {new_index(index): pen for index, pen in self._pens.items() if not first <= index < last}
+        self._omissions = {
+            new_index(index): omission for index, omission in self._omissions.items() if not first <= index < last
         }
-        others = {index: omission for index, omission in self._omissions.items() if not first <= index < last}
-        self._omissions = {index if index < first else index - shift: omission for index, omission in others.items()}
-        self._omissions[first] = Omission(lines, 0)
+        self._omissions[first] = Omission(hidden.lines, 0)
         if len(self._unfolded_rows) > first:
             self._unfolded_rows[first:last] = [self._output_line(self._output[first], self._unfolded_width, first)]
 
@@ -366,7 +374,8 @@ class Card(Foldable):
             # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
             names_state = self.state in ("cancelled", "stopped") and self._summary.startswith(_STATE_PREFIXES)
             texts = [self._summary] if names_state else [*texts, self._summary]
-        texts += [self._sandbox_note] if self._sandbox_note else []
+        if self._sandbox_note:
+            texts.append(self._sandbox_note)
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             texts.append(duration_text(self._seconds))
         return " · ".join(texts)
@@ -404,8 +413,9 @@ class Card(Foldable):
         icon: Span = (f"{_ICONS[self.state]} ", style_of(self._slot()))
         text_width = max(1, width - len(_INDENT[0]))
         if self._plan and self.state == "done":
-            title, dot, chosen = (self._summary or "Plan").partition(" · ")
-            plan_spans = [(title, style_of("card-title")), (dot + chosen, style_of("dim"))]
+            # The summary of an approved plan is the title: `Plan approved · edits run without asking`.
+            title, dot, mode = (self._summary or "Plan").partition(" · ")
+            plan_spans = [(title, style_of("card-title")), (dot + mode, style_of("dim"))]
             return prefix(wrap(plan_spans, text_width), icon, _INDENT)
         # Nothing follows the name of a plan: its argument is its first line, which is below.
         name: Span = (self._name.rstrip() if self._plan else self._name, style_of("card-title"))
@@ -433,16 +443,16 @@ class Card(Foldable):
             return lines
         return lines + prefix(wrap([(status, style)], max(1, width - 2)), _INDENT, _INDENT)
 
-    def _unfolded_lines(self) -> tuple[list[str], str]:
-        """Return the complete lines of the unfolded card, and its incomplete last line."""
+    def _unfolded_text(self) -> _OutputText:
+        """Return the output that the unfolded card shows."""
         if self._detail or self._partial_detail:
-            return self._detail, self._partial_detail
-        return self._output, self._partial_line
+            return _OutputText(self._detail, self._partial_detail)
+        return _OutputText(self._output, self._partial_line)
 
     def _output_rows(self, width: int) -> list[Line]:
         """Return the rows of the output without blank lines at its start and end; folded if the card is."""
-        lines, partial_line = self._unfolded_lines() if self.is_unfolded else (self._output, self._partial_line)
-        source = lines if not partial_line else [*lines, partial_line]
+        text = self._unfolded_text() if self.is_unfolded else _OutputText(self._output, self._partial_line)
+        source = [*text.complete_lines, text.partial_line] if text.partial_line else text.complete_lines
         first, last = 0, len(source)
         while last > first and not source[last - 1].strip():
             last -= 1
@@ -464,17 +474,17 @@ class Card(Foldable):
 
         It also counts the lines that the replaced lines report as omitted.
         """
-        lines, chars = self._count_hidden(first, last)
-        return _fold_line(lines, "line", f" and {chars:,} characters" if chars else "")
+        hidden = self._count_hidden(first, last)
+        return _fold_line(hidden.lines, "line", f" and {hidden.chars:,} characters" if hidden.chars else "")
 
-    def _count_hidden(self, first: int, last: int) -> tuple[int, int]:
+    def _count_hidden(self, first: int, last: int) -> Omission:
         """Return the number of lines from `first` up to `last`, and of characters omitted inside them.
 
         A line that reports an omission counts as the lines that are omitted there.
         """
         omissions = [omission for index, omission in self._omissions.items() if first <= index < last]
         lines = last - first - len(omissions) + sum(omission.lines for omission in omissions)
-        return lines, sum(omission.chars for omission in omissions)
+        return Omission(lines, sum(omission.chars for omission in omissions))
 
     def _rows_of_lines(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
         return [row for index in range(first, last) for row in self._output_line(source[index], width, index)]
@@ -485,7 +495,7 @@ class Card(Foldable):
         if width != self._unfolded_width:
             rows.clear()
             self._unfolded_width = width
-        for index in range(len(rows), len(self._unfolded_lines()[0])):
+        for index in range(len(rows), len(self._unfolded_text().complete_lines)):
             rows.append(self._output_line(source[index], width, index))
         return [*rows, *(self._output_line(source[index], width, index) for index in range(len(rows), len(source)))]
 

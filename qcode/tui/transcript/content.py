@@ -37,7 +37,7 @@ class Replacement(NamedTuple):
     """A replacement of live entries by others with the same text. A user who reads them stays at the same row."""
 
     first_index: int
-    """The index of the first new entry."""
+    """The index of the first new entry, which is that of the first removed one."""
     entries: Sequence[Entry]
     """The removed entries."""
 
@@ -122,11 +122,12 @@ class Content:
 
     def withdraw_prompt(self) -> None:
         """Remove the last prompt, its attachments, the warning about it and its closing line. Other notices stay."""
-        start = max((index for index, entry in enumerate(self.entries) if isinstance(entry, PromptEntry)), default=None)
-        if start is None:
+        prompt_indexes = [index for index, entry in enumerate(self.entries) if isinstance(entry, PromptEntry)]
+        if not prompt_indexes:
             return
-        for entry in self.entries[start:]:
-            if isinstance(entry, (*_PROMPT, DividerEntry)) or (isinstance(entry, NoticeEntry) and not entry.gap):
+        for entry in self.entries[prompt_indexes[-1] :]:
+            is_warning_about_prompt = isinstance(entry, NoticeEntry) and not entry.gap
+            if is_warning_about_prompt or isinstance(entry, (*_PROMPT, DividerEntry)):
                 self._remove(entry)
         first = self.entries[0] if self.entries else None
         has_prompt = any(isinstance(entry, PromptEntry) for entry in self.entries)
@@ -210,19 +211,20 @@ class Content:
 
     def restart(self, label: str) -> None:
         """Make the live blocks old text, which the new attempt replaces row by row. `label` is shown between both."""
-        index, old = self._take_live()
-        if not old:
+        removed = self._take_live()
+        if not removed.entries:
             self._add(DividerEntry(label), gap=0)
             return
-        self.superseded, self.new_attempt_index = SupersededEntry(old, label), index
-        self._replaced = Replacement(index, old)
-        self.entries.insert(index, self.superseded)
-        self._mark_changed(index)
+        self._replaced = removed
+        self.superseded = SupersededEntry(removed.entries, label)
+        self.new_attempt_index = removed.first_index
+        self.entries.insert(removed.first_index, self.superseded)
+        self._mark_changed(removed.first_index)
 
     def restore(self, text: str, reasoning: str = "") -> None:
         """Replace the live blocks with this text, which becomes live."""
-        index, old = self._take_live()
-        self._replaced = Replacement(index, old)
+        self._replaced = self._take_live()
+        index = self._replaced.first_index
         if reasoning and self.thinking != "hidden":
             entry = ReasoningEntry(self._clock, self.fold_key)
             entry.append(reasoning)
@@ -294,7 +296,8 @@ class Content:
         index = 0
         if self.entries and isinstance(self.entries[0], WelcomeEntry):
             self.entries[0].collapse()
-            index, earlier.entries[0].gap = 1, 1
+            earlier.entries[0].gap = 1
+            index = 1
         elif self.entries:
             self.entries[0].gap = 1
         self.entries[index:index] = earlier.entries
@@ -322,9 +325,11 @@ class Content:
         self._running_entries.discard(entry)
         self._touch(entry)
 
-    def _take_live(self) -> tuple[int, list[Entry]]:
-        """Remove the live blocks and the old text of an earlier restart; return the first index, and the entries."""
-        old = [*self._live, *([self.superseded] if self.superseded is not None else [])]
+    def _take_live(self) -> Replacement:
+        """Remove the live blocks and the old text of an earlier restart, and return them."""
+        old: list[Entry] = list(self._live)
+        if self.superseded is not None:
+            old.append(self.superseded)
         index = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
         for entry in old:
@@ -332,7 +337,7 @@ class Content:
             self._remove(entry)
         self.superseded = None
         self._forget_live()
-        return index, old
+        return Replacement(index, old)
 
     def _forget_live(self) -> None:
         self._live = []

@@ -64,9 +64,14 @@ def first_shown_message(messages: Sequence[StoredMessage]) -> int:
     first = max(0, len(messages) - MAX_MESSAGES_AT_ONCE)
     if not first:
         return 0
-    replies = [index for index in range(first, len(messages)) if messages[index].entry.message.role == "assistant"]
-    prompts = (index for index in range(first, len(messages)) if messages[index].is_turn_start)
-    return next(prompts, replies[0] if replies else 0)
+    last_indexes = range(first, len(messages))
+    for index in last_indexes:
+        if messages[index].is_turn_start:
+            return index
+    for index in last_indexes:
+        if messages[index].entry.message.role == "assistant":
+            return index
+    return 0
 
 
 async def show_earlier(
@@ -144,13 +149,15 @@ def show_attached(
     card_id = f"stored {number}"
     update = CardUpdate(state="done", output=attached.content, summary=one_line(attached.result))
     if attached.kind == "shell":
-        card_name, update = "!", _shell_line_update(attached, jobs or {})
+        card_name = "!"
+        update = _shell_line_update(attached, jobs or {})
     elif attached.kind == "job":
         card_name = "jobs"
     else:
         from qcode.tui.transcript.markdown import text_of_markdown  # not needed for the first paint
 
-        card_name, update = "btw", replace(update, output=text_of_markdown(attached.content))
+        card_name = "btw"
+        update = replace(update, output=text_of_markdown(attached.content))
     transcript.add_card(card_id, card_name, one_line(attached.name))
     transcript.update_card(card_id, update)
     return True
@@ -179,7 +186,9 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             typed_texts.append(block.text)
         else:
             show_attached(block.text, transcript, item.jobs, number)
-    for text in [item.typed_text] if item.typed_text else typed_texts:
+    if item.typed_text:
+        typed_texts = [item.typed_text]
+    for text in typed_texts:
         transcript.add_user(text)
     # The last block is the prompt itself.
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):

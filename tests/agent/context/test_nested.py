@@ -131,8 +131,8 @@ def test_memory_says_why_a_file_was_read(repo: Monorepo) -> None:
     memory = repo.memory()
     memory.nested().text_for([str(repo.root / "docs/a.md")])
     text = memory_text(memory)
-    assert "  docs/AGENTS.md: this project's, read for docs/a.md; 13 bytes" in text.split("\n")
-    assert "  AGENTS.md: this project's; 17 bytes" in text.split("\n")
+    assert "  docs/AGENTS.md: for this project, read for docs/a.md; 13 bytes" in text.split("\n")
+    assert "  AGENTS.md: for this project; 17 bytes" in text.split("\n")
 
 
 def results(messages: tuple[Message, ...]) -> list[str]:

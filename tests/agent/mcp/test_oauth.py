@@ -221,7 +221,7 @@ def test_question_about_a_login_names_the_whole_reason(server: OAuthServer, fold
             return approval.question
 
     reason = "its login cannot be refreshed: the authorization server answered 503: temporarily_unavailable"
-    assert asyncio.run(asked()) == f"The tool server guarded refuses requests: {reason}. Sign in with your browser?"
+    assert asyncio.run(asked()) == f'The tool server "guarded" refuses requests: {reason}. Sign in with your browser?'
 
 
 def test_unavailable_lock_is_named_as_the_reason(server: OAuthServer, folders: ServerFolders) -> None:

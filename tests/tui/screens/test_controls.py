@@ -276,8 +276,8 @@ def test_instruction_file_opens_in_the_editor(tmp_path: Path) -> None:
         run.app.view.edit_file = edited.append  # type: ignore[assignment,method-assign]  # a pilot has no terminal to lend
         screen = await opened(run, "/memory", MemoryPicker)
         assert [row.label for row in screen.rows] == ["AGENTS.md", str(tmp_path / "home/AGENTS.md")]
-        assert screen.rows[0].cells == ("10 bytes", "this project's")
-        assert screen.describe(screen.rows[0]) == "This project's; 10 bytes"
+        assert screen.rows[0].cells == ("10 bytes", "for this project")
+        assert screen.describe(screen.rows[0]) == "For this project; 10 bytes"
         await run.pilot.press("enter")
         await run.until(lambda: bool(edited))
         assert edited == [str(project.work / "AGENTS.md")]

@@ -153,14 +153,19 @@ class _Keys:
 def parse(keys: Sequence[str], *, is_visual: bool) -> VimCommand | None:
     """Return the command, None if it needs more keys; raise `InvalidKeysError` if no command begins with `keys`."""
     reader = _Keys(keys)
-    count, register = reader.next_count(), ""
-    while (name := reader.next_name()) == '"':
+    count = reader.next_count()
+    register = ""
+    name = reader.next_name()
+    while name == '"':  # the key after it names a register
         key = reader.next_key()
         if key is None:
             return None
-        if key not in '"_0' and not (key.isascii() and key.isalpha() and len(key) == 1):
+        is_letter = key.isascii() and key.isalpha() and len(key) == 1
+        if key not in '"_0' and not is_letter:
             raise InvalidKeysError(key)
-        register, count = key, _product(count, reader.next_count())
+        register = key
+        count = _product(count, reader.next_count())
+        name = reader.next_name()
     if name is None:
         return None
     if is_visual:
@@ -209,11 +214,9 @@ def _object_command(reader: _Keys, prefix: str, operator: str, count: int | None
 def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
     if name in _FINDS or name == "r":
         argument = reader.next_key()
-        return (
-            None
-            if argument is None
-            else VimCommand(name, count=count, register=register, argument=_character(argument))
-        )
+        if argument is None:
+            return None
+        return VimCommand(name, count=count, register=register, argument=_character(argument))
     if name in _PLAIN_MOTIONS or name in _ACTIONS:
         return VimCommand(name, count=count, register=register)
     raise InvalidKeysError(name)
