@@ -63,11 +63,14 @@ class Rule:
         """
         if not self.body:
             return True
-        is_prefix = self.words[-1] == _ANY  # `git log *`
-        pattern = self.words[:-1] if is_prefix else self.words
-        has_length = len(words) >= len(pattern) if is_prefix else len(words) == len(pattern)
-        pairs = zip(pattern, words, strict=False)
-        return has_length and all(_matches_word(rule_word, word, folds=folds) for rule_word, word in pairs)
+        pattern = self.words
+        if pattern[-1] == _ANY:  # `git log *` covers any words after `git log`
+            pattern = pattern[:-1]
+            words = words[: len(pattern)]
+        if len(words) != len(pattern):
+            return False
+        pairs = zip(pattern, words, strict=True)
+        return all(_matches_word(rule_word, word, folds=folds) for rule_word, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
         """Return whether a path rule covers the absolute, normalized `path`.
@@ -155,8 +158,9 @@ def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
             text, position, f"{error}; a shell rule is one plain command, with special characters quoted"
         ) from None
     if words[0].has_glob:
-        program, colon, arguments = body.partition(":")
-        hint = f"; for all its arguments, write shell({program} *)" if (colon, arguments) == (":", "*") else ""
+        program, _, arguments = body.partition(":")
+        is_claude_form = arguments == "*"  # `git:*` in Claude Code is `git *` here
+        hint = f"; for all its arguments, write shell({program} *)" if is_claude_form else ""
         raise _invalid_rule(text, position, f"the name of the program must be written out{hint}")
     return words
 
@@ -250,14 +254,19 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
         return True
     rule_words = [word.text for word in rule.words if not word.has_glob]
     rule_options = {text for text in rule_words if text.startswith("-")}
-    is_literal = [index < len(rule.words) and not rule.words[index].has_glob for index in range(len(words))]
     # The texts that the wildcards match, with "" for each word that the rule itself contains.
-    matched = ["" if is_in_rule else word.text for word, is_in_rule in zip(words, is_literal, strict=True)]
+    matched: list[str] = []
+    # The command without the options of the rule: the table decides whether the other words only read.
+    checked_words: list[Word] = []
+    for index, word in enumerate(words):
+        is_in_rule = index < len(rule.words) and not rule.words[index].has_glob
+        matched.append("" if is_in_rule else word.text)
+        is_option_of_rule = is_in_rule and word.text in rule_options
+        if not is_option_of_rule:
+            checked_words.append(replace(word, is_quoted=False))
+    checked = tuple(checked_words)
     if any(foreign_host(words[0].text, text) for text in matched):
         return False
-    pairs = zip(words, matched, strict=True)
-    # The command without the options of the rule: the table decides whether the other words only read.
-    checked = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in rule_options)
     program = spec_of(checked)
     if program is None or program.only_prints_version or _names_command(program, rule_words):
         return not may_run_or_write(words[0].text, matched[1:])
@@ -306,12 +315,13 @@ def verdict_of_rule(rule: Rule, decision: Decision) -> Verdict:
 
 def restricts(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a deny or ask rule covers a command, even after a wrapper or with a path before its program."""
-    words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
+    program = part.words[0].text.rsplit("/", 1)[-1]
+    words = (replace(part.words[0], text=program, is_quoted=False), *part.words[1:])
     if any(rule.matches_words(spelled, folds=True) for spelled in _without_options(words)):
         return True
-    if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
+    if program == "git" and any(_ALIAS.match(word.text) for word in words):
         return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
-    return words[0].text in _WRAPPERS and contains_rule_words(" ".join(word.text for word in words), rule)
+    return program in _WRAPPERS and contains_rule_words(" ".join(word.text for word in words), rule)
 
 
 def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -333,8 +343,10 @@ def contains_rule_words(command: str, rule: Rule) -> bool:
     plain_text = re.sub(r"['\"\\]", "", unicodedata.normalize("NFC", command))
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", plain_text))
     without_folders = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
-    starts = range(len(words))
-    return any(rule.matches_words(form[start:], folds=True) for form in (words, without_folders) for start in starts)
+    for start in range(len(words)):
+        if any(rule.matches_words(form[start:], folds=True) for form in (words, without_folders)):
+            return True
+    return False
 
 
 _ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
@@ -347,8 +359,11 @@ def read_rules(allow: _RuleSource = (), ask: _RuleSource = (), deny: _RuleSource
 
     A rule is also invalid if it contradicts one of its examples or counterexamples.
     """
-    allowing = tuple(_read_rule(rule, allows=True) for rule in allow)
-    return Rules(allowing, *(tuple(_read_rule(rule, allows=False) for rule in rules) for rules in (ask, deny)))
+    return Rules(
+        allow=tuple(_read_rule(rule, allows=True) for rule in allow),
+        ask=tuple(_read_rule(rule, allows=False) for rule in ask),
+        deny=tuple(_read_rule(rule, allows=False) for rule in deny),
+    )
 
 
 def _read_rule(entry: str | RuleConfig, *, allows: bool) -> Rule:

@@ -172,15 +172,14 @@ def classify_operands(use: GitUse, kind_of: Callable[[str], Kind]) -> GitUse:
     operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
     """
     paths = tuple(operand for operand in use.ambiguous_operands if kind_of(operand))
-    content = use.plain_content if paths and len(paths) == len(use.ambiguous_operands) else use.content
+    are_all_paths = bool(paths) and len(paths) == len(use.ambiguous_operands)
+    content = use.plain_content if are_all_paths else use.content
     limits = use.limits + paths
     classified = replace(use, content=content, limits=limits, ambiguous_operands=())
-    if (
-        content.startswith("wide")
-        and limits
-        and all(not _WILD.search(limit) and kind_of(limit) == "file" for limit in limits)
-    ):
-        return replace(classified, content="narrow", unlimited_content=content)
+    if content.startswith("wide") and limits:
+        are_files = all(not _WILD.search(limit) and kind_of(limit) == "file" for limit in limits)
+        if are_files:
+            return replace(classified, content="narrow", unlimited_content=content)
     return classified
 
 
@@ -251,8 +250,10 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
     arguments = list(words)
     while arguments and (arguments[0].text in git_options() or arguments[0].text == "-C"):
         option = arguments.pop(0)
-        if option.text == "-C" and (not arguments or arguments.pop(0).text not in (".", *roots)):
-            raise _UnknownGitUse("git would work in another folder, whose configuration was not checked")
+        if option.text == "-C":
+            folder = arguments.pop(0).text if arguments else ""
+            if folder not in (".", *roots):
+                raise _UnknownGitUse("git would work in another folder, whose configuration was not checked")
     if not arguments:
         raise _UnknownGitUse("git is called without a command")
     first = arguments.pop(0)
@@ -302,9 +303,10 @@ class _GitReader:
         if self._is_separated and self._name not in _ONLY_PATHS_AFTER_DASHES:
             raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with --")
         self._check_combined_options()
-        last = self._before[-1:]
-        default = (Word("HEAD"),) if last and last[0].text in _DEFAULTS_TO_HEAD & self._program.options.keys() else ()
-        arguments = read_arguments(self._program, self._before + default)
+        words = self._before
+        if words and words[-1].text in _DEFAULTS_TO_HEAD & self._program.options.keys():
+            words = (*words, Word("HEAD"))
+        arguments = read_arguments(self._program, words)
         if isinstance(arguments, str):
             raise _UnknownGitUse(arguments)
         self._arguments = arguments

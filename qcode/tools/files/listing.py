@@ -100,11 +100,10 @@ def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Even
 def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     """Return the folder at `path`. Raise `Refused` if there is none."""
     location = workspace.resolve(path)
-    if not workspace.is_folder(location.path):
-        raise Refused(
-            f"{location.label} is not a folder" if workspace.exists(location) else f"{location.label} does not exist"
-        )
-    return location
+    if workspace.is_folder(location.path):
+        return location
+    problem = "is not a folder" if workspace.exists(location) else "does not exist"
+    raise Refused(f"{location.label} {problem}")
 
 
 @dataclass(frozen=True, slots=True)
