@@ -241,7 +241,8 @@ class Turn:
             case Confirmed():
                 return self._apply_confirmation(phase, incoming)
             case HookStopped(reason=reason):
-                self.tally.limits.ended_by, self.tally.limits.note = "stopped", reason
+                self.tally.limits.ended_by = "stopped"
+                self.tally.limits.note = reason
                 return []
             case CancelRequested():
                 self.tally.cancelled_by = incoming.limit
@@ -434,11 +435,12 @@ class Turn:
     def _begin_compaction(self, cause: Cause, then: AfterCompaction, focus: str) -> list[Effect]:
         from qcode.engine.compactor import Compactor
 
-        size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
-        writer, messages = self._compaction.start(self.model), tuple(self._messages)
-        retries = settings.retries.unattended
-        model, tools = self.model, settings.tools
-        compactor = Compactor(messages, model, writer, tools, retries, cause=cause, size=size, focus=focus)
+        tools = self.settings.tools
+        retries = self.settings.retries.unattended
+        messages = tuple(self._messages)
+        size = self._counter.size_of(self._plain_request()).tokens
+        writer = self._compaction.start(self.model)
+        compactor = Compactor(messages, self.model, writer, tools, retries, cause=cause, size=size, focus=focus)
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._relay_compaction(phase, compactor.begin())]
 
@@ -477,7 +479,8 @@ class Turn:
 
     def _plain_request(self) -> ModelRequest:
         """Return a request without any reply settings, to measure the size of the prompt."""
-        settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
+        settings = self.settings
+        cap = CAPPED_DEFAULT_MAX_TOKENS
         return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
@@ -515,10 +518,9 @@ class Turn:
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)
         if limits.ended_by == "cut":
             return self._end_with_note(limits.note, Outcome.MAX_TOKENS, result)
-        if limits.ended_by == "stopped":
-            return self._end_with_note(limits.note, Outcome.END_TURN, result)
         if limits.ended_by == "denied":
             self._is_answered = False  # the text before the denied calls is not an answer
+        if limits.ended_by in ("stopped", "denied"):
             return self._end_with_note(limits.note, Outcome.END_TURN, result)
         kind = ErrorKind.TOOL_FAILURE if limits.ended_by == "impossible" else ErrorKind.UNREADABLE_CALL
         return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))

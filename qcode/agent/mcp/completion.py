@@ -125,7 +125,8 @@ class ServerCompletion:
         names = [argument.name for argument in prompt.prompt.arguments]
         name, has_name, value = last.partition("=")
         if not has_name:  # the value of the next argument, without its name
-            name, value = next((name for name in names if name not in earlier), ""), last
+            name = next((name for name in names if name not in earlier), "")
+            value = last
         if name not in names:
             return ()
         start = f"{head} " if head else ""

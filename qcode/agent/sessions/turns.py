@@ -44,7 +44,8 @@ from qcode.values import dataclass
 _NO_RESULT = "no result"
 _PENDING_STATES = (*(text.partition(":")[0] for text in (STILL_RUNNING, NOT_STARTED)), _NO_RESULT)
 _RUNNING = "This turn had not ended when it was exported."
-_MAX_LABEL_CHARS, _MAX_ARGUMENT_CHARS = 80, 200
+_MAX_LABEL_CHARS = 80
+_MAX_ARGUMENT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ class CallView:
     @property
     def title(self) -> str:
         """The name of the call; for an approved plan its summary, which names the chosen mode."""
-        return (single_spaced(self.summary) if self.is_approved_plan else "") or verb(self.name)
+        summary = single_spaced(self.summary) if self.is_approved_plan else ""
+        return summary or verb(self.name)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -110,7 +112,8 @@ class CallView:
         if self.is_approved_plan:
             return ()
         summary = single_spaced(self.summary)
-        summary = summary.removeprefix(f"{self.argument} ") if self.state else summary
+        if self.state:
+            summary = summary.removeprefix(f"{self.argument} ")
         sandbox = sandbox_note(self.sandbox, has_failed=bool(self.state))
         return tuple(dict.fromkeys(note for note in (self.state, summary, sandbox) if note))
 
@@ -141,9 +144,14 @@ class CallView:
 def _choice_lines(value: Json) -> str:
     """Return the choices of a question, one numbered line each; empty if they are not in the form of `ask_person`."""
     items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-    choices = [(text_in(item.get("label")), text_in(item.get("detail"))) for item in items]
-    lines = [f"{number}. {label}{f': {detail}' if detail else ''}" for number, (label, detail) in enumerate(choices, 1)]
-    return "\n".join(map(one_line, lines)) if all(label for label, _ in choices) else ""
+    lines: list[str] = []
+    for number, item in enumerate(items, 1):
+        label = text_in(item.get("label"))
+        detail = text_in(item.get("detail"))
+        if not label:
+            return ""
+        lines.append(one_line(f"{number}. {label}: {detail}" if detail else f"{number}. {label}"))
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,9 @@ class SessionStep:
         """The parts of a user message."""
         parts = _prompt_parts(self.entry.message)
         typed = typed_prompt(parts.typed_text, self.shown_prompt)
-        return parts if typed == parts.typed_text else replace(parts, typed_text=typed, full_text=parts.typed_text)
+        if typed == parts.typed_text:
+            return parts
+        return replace(parts, typed_text=typed, full_text=parts.typed_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +202,10 @@ class SessionTurn:
     @property
     def label(self) -> str:
         """The first words of the prompt, on one line."""
-        prompt = self.prompt
-        return plain_line(prompt.typed_text, _MAX_LABEL_CHARS) or (
-            "(image)" if prompt.images else f"Turn {self.number}"
-        )
+        words = plain_line(self.prompt.typed_text, _MAX_LABEL_CHARS)
+        if words:
+            return words
+        return "(image)" if self.prompt.images else f"Turn {self.number}"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -391,14 +401,24 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
     state = "" if display.state == "done" else state_text(call.name, display.state, display.summary)
     summary = "" if display.summary == DECLINED else display.summary
-    diff, plan = display.diff, plan_of(call).strip()
+    plan = plan_of(call).strip()
     output = result.content if display.output is None else redrawn(display.output)
-    if diff or (plan and not state):
+    if display.diff or (plan and not state):
         output = ""
     if display.summary == DECLINED:
         output = output.partition(": ")[2]  # the state says that the user declined
-    sandbox = display.sandbox
-    return CallView(call.name, argument, arguments, state, summary, diff, output, result.images, plan, sandbox)
+    return CallView(
+        call.name,
+        argument,
+        arguments,
+        state,
+        summary,
+        diff=display.diff,
+        output=output,
+        images=result.images,
+        plan=plan,
+        sandbox=display.sandbox,
+    )
 
 
 def _without_reply(output: str, messages: Sequence[Message]) -> str:
@@ -413,8 +433,10 @@ def _without_reply(output: str, messages: Sequence[Message]) -> str:
     omission = OMISSION.search(output)
     if omission is None:
         return output.removesuffix(reply).strip()
-    start, end = output[: omission.start()].strip(), output[omission.end() :].strip()
-    note = start.partition("\n\n")[0] if start.startswith("[") and not reply.startswith(start) else ""
+    start = output[: omission.start()].strip()
+    end = output[omission.end() :].strip()
+    has_note = start.startswith("[") and not reply.startswith(start)
+    note = start.partition("\n\n")[0] if has_note else ""
     is_reply = reply.startswith(start.removeprefix(note).strip()) and reply.endswith(end)
     return note if is_reply else output
 

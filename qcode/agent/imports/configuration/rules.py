@@ -59,16 +59,17 @@ def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[
     value = file.table(*path[:-1]).get(path[-1])
     if value is None:
         return
+    location = file.location(*path)
     is_denial = effect == "deny"
     if not isinstance(value, list):
-        name, location = f"{effect} {_short_json(value)}", file.location(*path)
+        name = f"{effect} {_short_json(value)}"
         file.add(SourceSetting("rule", name, location, reason="it is not a list", is_lost_denial=is_denial))
         return
     for item in value:
         if isinstance(item, str):
             yield item
         else:
-            name, location = f"{effect} {_short_json(item)}", file.location(*path)
+            name = f"{effect} {_short_json(item)}"
             file.add(SourceSetting("rule", name, location, reason="it is not text", is_lost_denial=is_denial))
 
 
@@ -77,7 +78,8 @@ def _short_json(value: object) -> str:
 
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
-    location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
+    location = file.location("permissions", "defaultMode")
+    name = single_spaced(mode, 60)
     qcode_mode = QCODE_MODES.get(mode)
     if file.is_project:
         setting = SourceSetting("mode", name, location, reason="a project's file may not choose the mode")
@@ -136,9 +138,9 @@ def add_opencode_rules(file: SettingsFile) -> None:
 def _with_claude_tool(text: str) -> str:
     """Return a rule with Claude Code's name of its tool: `run_shell_command(git)` is `Bash(git)`."""
     match = _RULE.fullmatch(text.strip())
-    tool, body = (match[1].strip(), match[2]) if match is not None else (text.strip(), None)
+    tool = text.strip() if match is None else match[1].strip()
     name = CLAUDE_TOOLS.get(tool.lower(), tool)
-    return name if body is None else f"{name}({body})"
+    return name if match is None else f"{name}({match[2]})"
 
 
 def add_rule(
