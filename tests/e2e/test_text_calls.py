@@ -197,6 +197,7 @@ LABELS: Mapping[str, Callable[[int, str], str]] = {
     "grep of several files": lambda number, line: f"src/a.md:{number}:{line}",
     "diff": lambda number, line: f"+{line}",
     "quotation": lambda number, line: f"> {line}",
+    "numbered comment": lambda number, line: f"{number:6}\t# {line}",
 }
 
 
@@ -211,6 +212,37 @@ def test_text_call_quoted_from_labelled_lines_never_runs(
         done = ask(cli, server, prompt=f"Explain this:\n{shown}")
         assert len(server.requests) == 1
     assert (done.code, done.result["result"]) == (0, text)
+
+
+ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "JSON": json.dumps,
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "JSON that escapes brackets": lambda text: json.dumps(text).replace("<", r"\u003c").replace(">", r"\u003E"),
+    "invisible characters": lambda text: text.replace("read", "re\u200bad"),
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", [TAGGED, *SEVERAL_LINES])
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS.keys())
+def test_text_call_quoted_from_an_encoded_text_never_runs(
+    encode: Callable[[str], str], text: str, cli: CliRunner
+) -> None:
+    with FakeServer("openai", [Turn(text=text)]) as server:
+        done = ask(cli, server, prompt=f"Explain this answer of an API: {encode(text)}")
+        assert len(server.requests) == 1
+    assert (done.code, done.result["result"]) == (0, text)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("text", RUN.values(), ids=RUN.keys())
+def test_text_call_runs_although_the_prompt_has_its_words(text: str, cli: CliRunner) -> None:
+    (cli.work / "src").mkdir()
+    (cli.work / "src" / "tool_calls.txt").write_text("content of the file")
+    text = text.replace("a.txt", "src/tool_calls.txt")
+    with FakeServer("openai", [Turn(text=text), Turn(text="Done.")]) as server:
+        done = ask(cli, server, prompt="Read src/tool_calls.txt: function, commentary, analysis, functions.read:0")
+    assert (done.code, done.result["result"]) == (0, "Done.")
 
 
 def test_text_call_of_several_lines_quoted_from_a_file_never_runs(cli: CliRunner) -> None:

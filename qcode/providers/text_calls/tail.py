@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from qcode.protocol.messages import Text, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallsRecognized, ToolCallStarted
 from qcode.protocol.tools import ToolSpec
@@ -29,6 +28,7 @@ from qcode.providers.text_calls.forms import (
     schema_types,
 )
 from qcode.providers.text_calls.provider import CallEvents
+from qcode.providers.text_calls.quotation import is_quoted
 from qcode.providers.text_calls.scanner import (
     MAX_CALL_CHARS,
     CodeSpans,
@@ -42,20 +42,10 @@ from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
 """After held text has turned out this many times not to be a call, no text is held."""
-_MIN_QUOTE_CHARS = 8
-"""The minimum length of a part of a call that is searched in the texts of the user."""
 _MAX_UNDECIDED_CHARS = 400
 """The maximum length of held text whose form is not clear yet."""
 _BARE_KEYS = CALL_KEYS | {"tool"}
 """An object without a mark counts as a call only if it has no other keys."""
-_SPACE = re.compile(r"\s+")
-# The label that a tool or a diff writes before a line: `    12\t`, `12:`, `12-`, `src/a.py:12:`, `+`, `>`.
-_LINE_LABEL = re.compile(r"(?m)^[ \t]*+(?:(?:[^\s:]{1,200}+:)?\d{1,9}+[\t:-]|[+>|-])")
-_SEPARATORS = re.compile(
-    r"</?tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|\[ARGS\]|`{3,16}(?:json|tool_calls?)?|</?minimax:tool_call>"
-    r"|</?｜[^｜<>]{1,40}｜[^<>]{0,40}>|<\|[a-z_]{1,40}\|>",
-    re.IGNORECASE,
-)
 _NAME = re.compile(r"[\w.\-]{1,128}")
 
 
@@ -189,11 +179,11 @@ class TailCalls:
             for call in calls:
                 _check_arguments(call, self._tools[call.name])
         except UnreadableError as error:
-            if error.is_attempt and not self._is_quoted(pending):
+            if error.is_attempt and not is_quoted(pending, self._request):
                 self.rejected_candidates.append(RejectedCandidate(pending[:200], str(error)))
                 self.ends_rejected = True
             return []
-        if not calls or not self._accepts_form(form) or self._is_quoted(pending):
+        if not calls or not self._accepts_form(form) or is_quoted(pending, self._request):
             return []
         self.form = form
         return calls
@@ -221,15 +211,6 @@ class TailCalls:
             reason = rejected[-1].reason if rejected else "it is not a complete call"
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
         return next(iter(scanner.forms)), calls
-
-    def _is_quoted(self, pending: str) -> bool:
-        """Return whether a prompt, an attachment or a tool result contains `pending`: the model may be quoting it."""
-        given = "\n".join(_user_texts(self._request))
-        # `read` numbers the lines of a file, so a call of several lines is found only without the numbers.
-        sources = _SPACE.sub("", given) + "\n" + _SPACE.sub("", _LINE_LABEL.sub("", given))
-        parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
-        whole = _SPACE.sub("", pending)
-        return whole in sources or any(len(part) >= _MIN_QUOTE_CHARS and part in sources for part in parts)
 
 
 def _visible(text: str) -> list[ScannedPart]:
@@ -347,16 +328,6 @@ def _is_object(text: str) -> bool:
 
 def _is_thinking(before: str) -> bool:
     return before.lstrip().startswith("<think>") and "</think>" not in before
-
-
-def _user_texts(request: ModelRequest) -> Iterable[str]:
-    for message in request.messages:
-        if message.role == "user":
-            for block in message.blocks:
-                if isinstance(block, Text):
-                    yield block.text
-                elif isinstance(block, ToolResult):
-                    yield block.content
 
 
 def _values(text: str) -> list[Json]:
