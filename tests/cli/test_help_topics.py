@@ -111,6 +111,7 @@ def test_environment_variable_has_its_line(name: str, shown: str, capfd: pytest.
     [
         (("sesions",), "did you mean qcode help sessions?"),
         (("ui.them",), "did you mean qcode help ui.theme?"),
+        (("exit",), "did you mean qcode help exit-codes?"),
         (("--yol",), "the topics are"),
         (("99",), 'no help about "99"'),
         (("QCODE_HOUSE",), "no help about"),

@@ -138,8 +138,12 @@ def _display(value: object) -> str:
 
 def _unknown(topic: str) -> CommandLineError:
     from qcode.config.schema import KEYS
-    from qcode.text.match import suggestion
+    from qcode.text.match import did_you_mean, suggestion
 
-    topics = (*TOPICS, *(key.name for key in KEYS))
-    hint = suggestion(topic, topics, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
+    longer = [known for known in TOPICS if topic and known.startswith(topic.lower())]  # `exit` for `exit-codes`
+    if len(longer) == 1:
+        hint = did_you_mean([f"qcode help {longer[0]}"])
+    else:
+        topics = (*TOPICS, *(key.name for key in KEYS))
+        hint = suggestion(topic, topics, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
     return CommandLineError(f'no help about "{one_line(topic, _MAX_TOPIC_CHARS)}"; {hint}')
