@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qcode.agent.choices import Choices
 from qcode.agent.options import RunContext
+from qcode.agent.saved_choices import Choices
 from qcode.config.kinds import BOOLEAN_VALUES
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load

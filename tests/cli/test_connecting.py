@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import CheckedKey, KeysService
 from qcode.agent.models.selection import Selection
+from qcode.agent.saved_choices import Choices
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.providers.registry import PROVIDERS

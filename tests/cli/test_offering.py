@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.choices import Choices
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.offered import ModelsService, OfferedProvider, version_order
+from qcode.agent.saved_choices import Choices
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.engine.model_facts import HostKnowledge

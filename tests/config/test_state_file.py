@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.checkpoints.blobs import Blobs
-from qcode.agent.choices import Choices
 from qcode.agent.models.limits import LimitStore
+from qcode.agent.saved_choices import Choices
 from qcode.config import state_file
 from qcode.config.edit import change
 from qcode.engine.model_facts import HostKnowledge

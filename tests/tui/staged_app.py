@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.agent import Agent
-from qcode.agent.choices import Choices
 from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
+from qcode.agent.saved_choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.agent.toolbox import Toolbox
 from qcode.agent.trust import TrustService

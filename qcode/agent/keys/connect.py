@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from qcode.agent.choices import Choices
 from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.keys import Keys
 from qcode.agent.keys.store import KeyLocation, StoredKey
 from qcode.agent.models.selection import DEMO, Selection, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
+from qcode.agent.saved_choices import Choices
 from qcode.config.paths import with_tilde
 from qcode.config.settings import DEFAULT, Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import connect_and_check
 from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import DEMO, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
+from qcode.agent.saved_choices import Choices
 from qcode.config.paths import with_tilde
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError

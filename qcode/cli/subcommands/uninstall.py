@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from qcode.agent import choices, crash, trust
+from qcode.agent import crash, saved_choices, trust
 from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
@@ -48,7 +48,7 @@ STATE_NAMES = {
     trust.FILE_NAME: "trusted folders",
     folder_rules.FILE_NAME: "approvals you kept",
     pins.FILE_NAME: "approved tool servers",
-    choices.FILE_NAME: "the last model and theme",
+    saved_choices.FILE_NAME: "the last model and theme",
     limits.FILE_NAME: "learned limits of models",
     limits.LENGTHS_NAME: "learned lengths of replies",
     library.STATE_NAME: "how often you use each skill",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.choices import Choices
 from qcode.agent.models.offered import OfferedModel, OfferedProvider
+from qcode.agent.saved_choices import Choices
 from qcode.protocol.model import ModelFacts
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text

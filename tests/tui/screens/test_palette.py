@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from qcode.agent.choices import Choices
+from qcode.agent.saved_choices import Choices
 from qcode.config.definitions import CustomCommand
 from qcode.tui.screens.models import ModelPicker
 from qcode.tui.screens.palette import ArgumentPicker, PalettePicker

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from qcode.agent.choices import Choices
+from qcode.agent.saved_choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
