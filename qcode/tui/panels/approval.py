@@ -1,8 +1,8 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
-`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` decides whether a key is an
-answer or text. The panel posts `ApprovalDecided` and stores no decision. It highlights a choice only if Enter chooses
-it. If the form has a `typing_caption`, Enter moves the typed text into the text field. A later Enter sends it.
+`preview` has the content, `choices` the choices, `question_layout` the rows; `draft` decides whether a key is an answer
+or text. The panel posts `ApprovalDecided`. Enter chooses the highlighted choice, if there is one. If the question takes
+a typed answer, Enter moves the typed text into the text field, and a later Enter sends it.
 """
 
 from __future__ import annotations
@@ -289,9 +289,10 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._press(event)
 
     def _end_hold_by(self, event: events.Key) -> bool:
-        """End the hold of a key: Enter chooses its option, a character makes it text. Return whether either happened.
+        """End the hold of a key because `event` follows; return whether that has handled the event, too.
 
-        An Enter in the same burst is part of a pasted text, such as `y` and a line break, or a line break and `yes`.
+        A letter and Enter choose the option of the letter, unless both came in one burst: that is a paste, such as `y`
+        and a line break. Two letters are text. Other keys also choose an option that can be checked.
         """
         held = self._held_keys.end()
         if held is None or not (event.key == "enter" or event.is_printable or held.option.can_be_toggled):
@@ -321,10 +322,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             option = self.options[self._form.text_index]
         elif event.key == "space" and self._form.is_multi_select:
             option = self.highlighted
-        belongs_to_panel = option is not None or event.key in _ARROW_STEPS or event.key == "enter"
-        belongs_to_draft = (
-            self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
-        )
+        is_enter = event.key == "enter"
+        belongs_to_panel = is_enter or option is not None or event.key in _ARROW_STEPS
+        belongs_to_draft = self._typed.is_changed if is_enter else self._typed.is_writing and event.is_printable
         if self._typed.is_changed and event.key in ("up", "down"):
             # The first arrow key only ends the typing. No choice was highlighted; now the current one is.
             self._typed.end()
@@ -332,10 +332,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self._is_guarded() or not belongs_to_panel or belongs_to_draft:
             self._type_into_draft(event)
         elif event.key in ("up", "down"):
-            self._move(_ARROW_STEPS[event.key])
+            self._index = (self._index + _ARROW_STEPS[event.key]) % len(self.options)
+            self._paint()
         elif event.key in _ARROW_STEPS:
             self.view.scroll_by(_ARROW_STEPS[event.key])
-        elif event.key == "enter" or (event.is_printable and event.key != "space"):
+        elif is_enter or (event.is_printable and event.key != "space"):
             # Space chooses an option that can be checked, and Enter sends the checked ones.
             self._hold(event, option or (SEND if self.highlighted.can_be_toggled else self.highlighted))
         else:
@@ -485,15 +486,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Whether Enter makes the typed text the answer."""
         return self._typed.is_writing and bool(self._form.typing_caption) and not self._form.is_text_only
 
-    def _move(self, step: int) -> None:
-        self._index = (self._index + step) % len(self.options)
-        self._paint()
-
     def _choose(self, option: Option) -> None:
-        if option.warning or option is BACK:
-            assert self.shown_approval is not None
-            self._form = panel_form_of(self.shown_approval) if option is BACK else confirmation_form(option, self._form)
-            self._index = 0 if option is BACK else 1
+        if option is BACK and self.shown_approval is not None:
+            self._form, self._index = panel_form_of(self.shown_approval), 0
+            self._paint()
+        elif option.warning:
+            self._form = confirmation_form(option, self._form)
+            self._index = self.options.index(BACK)
             self._paint()
         elif option.can_be_toggled:
             self._index, self._form = self.options.index(option), self._form.with_toggled(option)
