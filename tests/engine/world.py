@@ -369,7 +369,7 @@ class World:
             has_whole = any(
                 attempt.ended is not None
                 and attempt.ended.stop not in (StopReason.REFUSAL, StopReason.CONTEXT_WINDOW_EXCEEDED)
-                and ((attempt.text.strip() and not attempt.is_cut) or attempt.calls)
+                and (attempt.text.strip() or attempt.calls)
                 for attempt in later
             )
             assert len(text) >= len(taken.rstrip()) or has_whole, "6: shown text was lost"

@@ -117,7 +117,7 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
         return Done(termination="safety_blocked")
     if shape.stop is StopReason.CONTEXT_WINDOW_EXCEEDED:
         return Done(is_cut=True, termination="budget_exhausted")
-    if is_truncated(shape):
+    if _is_cut(shape):
         return _decide_cut(shape, budget)
     if shape.calls:
         return RunCalls()
@@ -130,11 +130,10 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
     return Done()
 
 
-def is_truncated(shape: ReplyShape) -> bool:
-    """Return whether the output limit truncated the reply.
+def _is_cut(shape: ReplyShape) -> bool:
+    """Return whether the reply is truncated: its last call is incomplete, or the cap was hit after the last call.
 
-    It did if the last call is incomplete, or if the cap was hit after the last call. A model writes in order: if the
-    last call is complete, everything before it is complete too.
+    A model writes in order: if the last call is complete, everything before it is complete too.
     """
     if shape.has_incomplete_arguments:
         return True

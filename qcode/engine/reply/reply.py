@@ -41,7 +41,6 @@ from qcode.engine.reply.recovery import (
     ResumeCall,
     RunCalls,
     decide,
-    is_truncated,
 )
 from qcode.engine.reply.requests import ReplyPlan
 from qcode.engine.reply.state import (
@@ -253,16 +252,14 @@ class Reply:
         return [self._state.learn(Learn("silently_capped"))]
 
     def _compare_with_superseded(self, attempt: Attempt, shape: ReplyShape, effects: list[Effect]) -> ReplyShape:
-        """Drop the superseded text, or restore it if the new attempt is less complete.
+        """Drop the superseded text, or restore it if the new attempt has no text, or was stopped with less text.
 
-        That is an attempt without text, or one that was truncated or stopped with less text. Return the shape of the
-        attempt that stays. The events of a restoration are added to `effects`.
+        Return the shape of the attempt that stays. The events of a restoration are added to `effects`.
         """
         state = self._state
         superseded = state.superseded
         assert superseded is not None
-        is_unfinished = _is_stopped(shape) or is_truncated(shape)
-        is_worse = not shape.has_text or (is_unfinished and attempt.shown_chars < len(superseded.text))
+        is_worse = not shape.has_text or (_is_stopped(shape) and attempt.shown_chars < len(superseded.text))
         has_calls = bool(shape.calls) and not _is_stopped(shape)
         if has_calls or not superseded.text.strip() or not is_worse:
             state.superseded = None
