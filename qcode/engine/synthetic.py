@@ -49,8 +49,8 @@ def broken_stream_text(text_so_far: str) -> str:
 
 
 ANSWER_NOW = (
-    "Your thinking used up the whole output limit twice before any answer was written. Do not think further: write "
-    "the answer now, as briefly as possible, or make one complete tool call."
+    "Your thinking used up the whole output limit before any answer was written. Do not think further: write the "
+    "answer now, as briefly as possible, or make one complete tool call."
 )
 
 ONE_WELL_FORMED_CALL = (

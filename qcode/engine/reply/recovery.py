@@ -86,7 +86,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class AskForAnswer:
-    """Ask once for the answer itself, because reasoning used up the whole cap twice."""
+    """Ask once for the answer itself, because reasoning used up the whole cap."""
 
 
 @dataclass(frozen=True, slots=True)
