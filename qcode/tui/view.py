@@ -374,6 +374,8 @@ class AppView:
         self._widgets.transcript.change_welcome(self._welcome_lines())
         if conversation.model != self._first_model:
             status_line.forget_problem()
+        elif not is_same_model:
+            status_line.end_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""

@@ -176,3 +176,16 @@ def test_retries_and_other_models_are_counted_separately(home: Path, capfd: pyte
         "turns": 1, "requests": 2, "input_tokens": 1_000, "output_tokens": 10, "retries": 1,
         "cost_usd": pytest.approx(0.00525),
     }  # fmt: skip
+
+
+def test_cost_is_not_zero_if_only_the_refused_requests_of_a_model_without_a_price_are_known(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = SessionStore(home / "home" / "state", home / "other")
+    session = store.create("nobody/unknown", home / "other")
+    refused = AttemptRecord("first", 8_000, "error", Usage(), is_discarded=True, is_unanswered=True)
+    write_turn(session, refused, attempt("first", 10))
+    session.close()
+    assert main(["stats", "-C", str(home / "other")]) == 0
+    rows = capfd.readouterr().out.splitlines()
+    assert next(row for row in rows if "nobody/unknown" in row).split()[-1] == "-"

@@ -455,6 +455,19 @@ def test_connection_problem_is_shown_until_the_model_answers() -> None:
     drive(test, ScriptedConversation(*scripts))
 
 
+def test_problem_of_another_model_ends_when_the_user_returns_to_the_first_model() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/model demo/other")
+        await run.send("one")
+        await run.until_idle()
+        assert "no server" in run.status
+        await run.send("/model demo/scripted")
+        await run.pilot.pause()
+        assert "no server" not in run.status
+
+    drive(test, ScriptedConversation([failing(ErrorKind.UNREACHABLE)]))
+
+
 def test_refused_key_is_not_shown_after_the_provider_refused_a_later_request_for_another_reason() -> None:
     async def test(run: Running) -> None:
         await run.send("one")

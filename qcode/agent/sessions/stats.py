@@ -194,7 +194,8 @@ _HEADER = ("day", "model", "turns", "requests", "input", "cached", "output", "re
 
 def _row(day: str, model: str, totals: UsageTotals) -> tuple[str, ...]:
     recovered = totals.escalations + totals.continuations
-    is_cost_unknown = totals.requests > 0 and totals.unpriced_requests == totals.requests
+    # A refused request costs $0, so beside requests of unknown price it must not make the sum look like a known cost.
+    is_cost_unknown = totals.unpriced_requests > 0 and not totals.cost
     return (
         day or "-",
         model or "-",
