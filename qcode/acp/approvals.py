@@ -21,6 +21,7 @@ from qcode.protocol.approvals import (
     Allow,
     Answer,
     CallApproval,
+    Choice,
     Decision,
     Deny,
     ImpossibleCall,
@@ -97,7 +98,7 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
             return [*options, PermissionOption("plan", "reject_once", "No, keep planning", Deny())]
         case Question(choices=choices):
             answers = [
-                PermissionOption(f"choice-{number}", "allow_once", visible(choice.label), Answer(choice.label))
+                PermissionOption(f"choice-{number}", "allow_once", _choice_title(choice), Answer(choice.label))
                 for number, choice in enumerate(choices, start=1)
             ]
             return [*answers, PermissionOption("skip", "reject_once", "Skip", _skip(approval))]
@@ -113,6 +114,11 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
             return [replace(once, name="Yes, run it again"), change]
         case ImpossibleCall():
             return [replace(once, name="Yes, let it try again"), deny]
+
+
+def _choice_title(choice: Choice) -> str:
+    """Return a choice with its detail, for a client that shows one text for each choice."""
+    return visible(f"{choice.label}: {choice.detail}" if choice.detail else choice.label)
 
 
 def _skip(question: Question) -> Decision:
@@ -247,12 +253,12 @@ def _question_source(question: Question) -> str:
 async def _ask_with_form(
     question: Question, card: CallCard, session_id: str, client: AskClient
 ) -> Decision | CancelTurn:
-    """Ask with a form: a list of the choices, and a field for an answer in other words."""
+    """Ask with a form: a list of the choices, and a field for an answer in other words if the question accepts it."""
     labels = [choice.label for choice in question.choices]
     properties: JsonObject = {}
     if labels:
         choices: list[Json] = [
-            {"const": choice.label, "title": f"{choice.label}: {choice.detail}" if choice.detail else choice.label}
+            {"const": choice.label, "title": _choice_title(choice)}
             for choice in question.choices
             if not (question.is_multi_select and choice.is_action)
         ]
@@ -260,7 +266,8 @@ async def _ask_with_form(
             properties["answer"] = {"type": "array", "title": "Answers", "items": {"anyOf": choices}}
         else:
             properties["answer"] = {"type": "string", "title": "Answer", "oneOf": choices}
-    properties["other"] = {"type": "string", "title": "Other answer" if labels else "Answer"}
+    if question.accepts_text:
+        properties["other"] = {"type": "string", "title": "Other answer" if labels else "Answer"}
     params: JsonObject = {
         "mode": "form",
         "sessionId": session_id,
@@ -291,7 +298,7 @@ async def _ask_with_form(
 def _form_answer(question: Question, chosen: Json, other: Json) -> Answer | None:
     """Return the answer in the fields of a form; None if they contain none."""
     labels = [choice.label for choice in question.choices if not (question.is_multi_select and choice.is_action)]
-    text = other if isinstance(other, str) and other.strip() else ""
+    text = other if question.accepts_text and isinstance(other, str) and other.strip() else ""
     if question.is_multi_select:
         picked = chosen if isinstance(chosen, list) else []
         answer = Answer.of_choices([label for label in labels if label in picked], text)

@@ -135,18 +135,26 @@ class PendingCalls:
         choices: tuple[Choice, ...],
         *,
         is_multi_select: bool = False,
+        accepts_text: bool = True,
     ) -> str | None:
-        """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
+        """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed.
+
+        If the question does not accept text, any answer that is not the label of a choice dismisses it.
+        """
         self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else ASKED_BY_QCODE
-        approval = Question(call, question, detail, choices, server, self._question_count, is_multi_select)
+        number = self._question_count
+        approval = Question(call, question, detail, choices, server, number, is_multi_select, accepts_text)
         self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
             decision = await answer
         finally:
             del self._server_answers[approval.id]
-        return decision.text if isinstance(decision, Answer) else None
+        if not isinstance(decision, Answer):
+            return None
+        is_choice = decision.text in [choice.label for choice in choices]
+        return decision.text if accepts_text or is_choice else None
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user must decide."""

@@ -178,11 +178,18 @@ class Choice:
 class Ask(Protocol):
     """Asks the user a question, given its text, details and choices; returns the answer, None if it was dismissed.
 
-    With `is_multi_select`, the answer to several choices is the text of `Answer.of_choices`.
+    With `is_multi_select`, the answer to several choices is the text of `Answer.of_choices`. Without `accepts_text`,
+    the answer is the label of a choice.
     """
 
     def __call__(
-        self, question: str, detail: str, choices: tuple[Choice, ...], *, is_multi_select: bool = False
+        self,
+        question: str,
+        detail: str,
+        choices: tuple[Choice, ...],
+        *,
+        is_multi_select: bool = False,
+        accepts_text: bool = True,
     ) -> Awaitable[str | None]: ...
 
 
@@ -212,6 +219,8 @@ class Question:
     """The number of the question within its call, because a server can ask several times during one call."""
     is_multi_select: bool = False
     """Any number of the choices may be the answer."""
+    accepts_text: bool = True
+    """The answer may be a text in the user's own words. Otherwise only a choice is an answer, as in a confirmation."""
 
     @property
     def asker(self) -> str:

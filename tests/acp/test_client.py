@@ -260,18 +260,18 @@ def test_question_with_several_answers_is_a_form_with_a_list(
         (
             ["choice-3", "choice-1", "send"],
             [
-                ["Lint", "Types", "Tests", "Skip"],
-                ["Send: Tests", "Lint", "Types", "Skip"],
-                ["Send: Lint, Tests", "Types", "Skip"],
+                ["Lint", "Types: slow", "Tests", "Skip"],
+                ["Send: Tests", "Lint", "Types: slow", "Skip"],
+                ["Send: Lint, Tests", "Types: slow", "Skip"],
             ],
             "Lint, Tests",
         ),
         (
             ["choice-1", "skip"],
-            [["Lint", "Types", "Tests", "Skip"], ["Send: Lint", "Types", "Tests", "Skip"]],
+            [["Lint", "Types: slow", "Tests", "Skip"], ["Send: Lint", "Types: slow", "Tests", "Skip"]],
             "skipped",
         ),
-        (["send"], [["Lint", "Types", "Tests", "Skip"]], "not offered"),
+        (["send"], [["Lint", "Types: slow", "Tests", "Skip"]], "not offered"),
     ],
 )
 def test_question_with_several_answers_is_asked_until_they_are_sent_without_forms(
@@ -307,6 +307,23 @@ def test_list_of_a_server_offers_only_its_values(content: JsonObject, decision: 
     assert asyncio.run(approvals.ask(question, card, "s", "/work", client, has_forms=True)) == decision
     values = asked[0]["requestedSchema"]["properties"]["answer"]["items"]["anyOf"]
     assert [value["const"] for value in values] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "decision"), [({"answer": "Send"}, Answer("Send")), ({"answer": "Send", "other": "no"}, Answer("Send"))]
+)
+def test_confirmation_of_a_server_is_a_form_without_a_text_field(content: JsonObject, decision: Decision) -> None:
+    choices = (Choice("Send"), Choice("Decline", "tell the server"))
+    question = Question(ToolCall("c1", "fake__ask", "{}"), "Send?", "", choices, "fake", 1, accepts_text=False)
+    asked: list[Any] = []
+
+    async def client(method: str, params: JsonObject) -> JsonObject:
+        asked.append(params)
+        return {"action": "accept", "content": content}
+
+    card = CallCard("1", "c1", "fake__ask")
+    assert asyncio.run(approvals.ask(question, card, "s", "/work", client, has_forms=True)) == decision
+    assert list(asked[0]["requestedSchema"]["properties"]) == ["answer"]
 
 
 def test_client_that_approves_everything_answers_a_question_with_several_answers(connect: Connect, work: Path) -> None:

@@ -35,6 +35,7 @@ OFFERS = ToolApproval(
     prefix_rule="shell(pytest *)",
     sandboxed_rule="shell(pytest *)",
 )
+CONFIRMATION = Question(CALL, "Send?", "", (Choice("Send"), Choice("Decline", "tell it")), "s", 1, accepts_text=False)
 APPROVALS: Mapping[str, tuple[CallApproval | ServerApproval, list[str]]] = {
     "tool": (OFFERS, ["once", "session", "folder", "deny"]),
     "rule for the session": (replace(OFFERS, is_keepable=False), ["once", "session", "deny"]),
@@ -46,6 +47,7 @@ APPROVALS: Mapping[str, tuple[CallApproval | ServerApproval, list[str]]] = {
     "login": (ServerApproval("s", "s", "?", "", is_login=True), ["once", "deny"]),
     "server": (ServerApproval("s", "s", "?", ""), ["once", "folder", "deny"]),
     "question": (Question(CALL, "?", choices=(Choice("red"), Choice("bl\u202eue"))), ["choice-1", "choice-2", "skip"]),
+    "confirmation": (replace(CONFIRMATION, choices=CONFIRMATION.choices[:1]), ["choice-1", "skip"]),
 }
 ONLY_IN_EDITORS = {("Yes, in this session", Allow("session"))}
 """A client without a user takes the first option, so it approves a server for the session only."""
@@ -61,6 +63,10 @@ def test_options_have_the_order_words_and_decisions_of_the_app(name: str) -> Non
         offered.pop()  # `Skip`; the app has Esc
     chosen = [(option.label, option.decision) for option in form_of(approval).options]
     assert [item for item in offered if item not in ONLY_IN_EDITORS] == [item for item in chosen if item in offered]
+
+
+def test_option_of_a_question_shows_the_detail_of_its_choice() -> None:
+    assert [option.name for option in options_of(CONFIRMATION)] == ["Send", "Decline: tell it", "Skip"]
 
 
 def test_denied_repeated_call_tells_the_model_to_change_the_approach() -> None:

@@ -67,6 +67,15 @@ def test_number_typed_at_a_field_of_a_server_is_its_value(typed: str, answer: st
     assert 'Type an answer, or "Leave it out" or "Decline".' in output
 
 
+def test_text_does_not_answer_a_confirmation_and_it_is_asked_again() -> None:
+    choices = (Choice("Send"), Choice("Decline"))
+    confirmation = Question(ASKS, "Send this?", "", choices, accepts_text=False)
+    decisions, output = answers(confirmation, "looks good to me", "1")
+    assert decisions == [Answer("Send")]
+    assert "Answer (1 to 2): " in output
+    assert '"looks good to me" is not one of the choices. Type 1 to 2.' in output
+
+
 def test_free_answer_may_have_several_lines() -> None:
     assert answers(question(), "one\\", "two")[0] == [Answer("one\ntwo")]
 

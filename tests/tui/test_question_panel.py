@@ -205,6 +205,25 @@ def test_field_of_a_server_without_choices_opens_its_text_field(keys: tuple[str,
     drive(test, conversation)
 
 
+def test_confirmation_of_a_server_has_no_text_field_and_typed_text_stays_in_the_prompt() -> None:
+    choices = (Choice("Send"), Choice("Decline"))
+    conversation = _script(Question(ASK, "Send this?", choices=choices, server="fake", accepts_text=False))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "2 Decline" in run.screen
+        assert "write an answer" not in run.screen
+        await run.pilot.press(*"looks good", "tab")
+        run.clock.now += GUARD_SECONDS
+        assert not _field(run).display
+        assert run.app.widgets.prompt.text == "looks good"
+        await _press_slowly(run, "up", "1")
+        await run.until_idle()
+        assert [decision for _, decision in conversation.answers] == [Answer("Send")]
+
+    drive(test, conversation)
+
+
 def test_label_of_a_server_is_not_escaped_again() -> None:
     question = Question(ASK, "Which?", choices=(Choice("a\\u200bb"), Choice("dir\\x5csub")), server="fake")
     conversation = _script(question)

@@ -87,7 +87,7 @@ class EditCommands:
                 origin = self._settings.origin(f"after_edit.{step}")
                 question = f"Run the {step} command {_WHEN[step]}? ({visible(with_tilde(str(origin)))})"
                 choices = (Choice(YES), Choice(NO))
-                answer = await scope.ask(question, visible_lines(command.line), choices)
+                answer = await scope.ask(question, visible_lines(command.line), choices, accepts_text=False)
                 self._answers[step, command.line] = answer == YES
 
     def has(self, step: EditStep, path: str) -> bool:

@@ -248,10 +248,11 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
         return "accept", values
     rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
-    confirmation = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
+    question, choices = f"Send this to {server}? {title}", (Choice(SEND), Choice(DECLINE))
+    confirmation = await ask(question, detail, choices, accepts_text=False)
     if confirmation is None:
         return "cancel", {}
-    return ("accept", values) if confirmation.strip() == SEND else ("decline", {})
+    return ("accept", values) if confirmation == SEND else ("decline", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +363,7 @@ async def visit(message: str, url: str, ask: Ask) -> Action:
     rows += ["", "qcode does not open it. Open it only if you expect this and know the host."]
     question = f"The server wants you to open a page of {host}: {single_spaced(message, _MAX_MESSAGE_CHARS)}"
     choices = (Choice(WILL_OPEN, "tell the server that you agree"), Choice(DECLINE))
-    answer = await ask(question, visible_rows("\n".join(rows)), choices)
+    answer = await ask(question, visible_rows("\n".join(rows)), choices, accepts_text=False)
     if answer is None:
         return "cancel"
     return "accept" if answer == WILL_OPEN else "decline"

@@ -64,7 +64,8 @@ class Sampling:
                 raise ValueError("no user can approve a request here")
             model = self._conversation.client.name
             question = f"{server} asks your model ({model}) for an answer, which you pay for. Send this request?"
-            answer = await ask(question, _detail(params, messages), (Choice(SEND), Choice("Decline")))
+            choices = (Choice(SEND), Choice("Decline"))
+            answer = await ask(question, _detail(params, messages), choices, accepts_text=False)
             if answer != SEND:
                 return types.ErrorData(code=_REJECTED, message="User rejected sampling request")
             ended = await self._run(server, params, messages)

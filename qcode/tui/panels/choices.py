@@ -214,6 +214,8 @@ def form_of(approval: PanelQuestion) -> Form:
             return Form(_REPEAT_OPTIONS, typing_caption=_TYPING_REASON)
         case ImpossibleCall():
             return Form(_IMPOSSIBLE_OPTIONS, "text", typing_caption=_TYPING_REASON)
+        case Question(accepts_text=False):
+            return Form(_answers_to(approval), "text")
         case Question():
             return Form(
                 _answers_to(approval),
@@ -366,6 +368,8 @@ def _answers_to(question: Question) -> tuple[Option, ...]:
         )
         for choice in question.choices
     )
+    if not question.accepts_text:
+        return choices
     if _is_answered_by_text(question):
         return (Option("Write an answer", "t"), *choices)
     return (*choices, Option("Other: write an answer", "t", is_checked=is_checked))

@@ -134,7 +134,9 @@ def test_several_checked_choices_are_a_list_of_values(answer: Answer, value: lis
 def test_choices_that_are_no_values_are_marked_and_only_a_list_asks_for_several() -> None:
     asked: list[tuple[bool, dict[str, bool]]] = []
 
-    async def ask(question: str, detail: str, choices: Sequence[Choice], *, is_multi_select: bool = False) -> str:
+    async def ask(
+        question: str, detail: str, choices: Sequence[Choice], *, is_multi_select: bool = False, **_: bool
+    ) -> str:
         asked.append((is_multi_select, {choice.label: choice.is_action for choice in choices}))
         return LEAVE_OUT
 
@@ -146,6 +148,28 @@ def test_choices_that_are_no_values_are_marked_and_only_a_list_asks_for_several(
     asyncio.run(fill_form("srv", "Tell me", found, ask))
     assert asked[0] == (True, {"a, b": True, "a": False, "b": False, LEAVE_OUT: True, DECLINE: True})
     assert asked[1] == (False, {LEAVE_OUT: True, DECLINE: True})
+
+
+def test_only_fields_accept_text_and_a_confirmation_or_an_address_does_not() -> None:
+    asked: list[tuple[str, bool]] = []
+    answers = iter(("Jo", "4", SEND, WILL_OPEN))
+
+    async def ask(
+        question: str,
+        detail: str,
+        choices: Sequence[Choice],
+        *,
+        accepts_text: bool = True,
+        **_: bool,
+    ) -> str:
+        asked.append((question.partition(" (")[0], accepts_text))
+        return next(answers)
+
+    fields = schema(name={"type": "string"}, size={"type": "integer"})
+    asyncio.run(fill_form("srv", "Tell me", fields, ask))
+    asyncio.run(visit("Log in", "https://h.example", ask))
+    address = "The server wants you to open a page of h.example: Log in"
+    assert asked == [("Tell me", True), ("Tell me", True), ("Send this to srv? Tell me", False), (address, False)]
 
 
 def test_form_with_several_fields_is_shown_before_it_is_sent() -> None:

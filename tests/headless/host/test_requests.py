@@ -341,15 +341,16 @@ LISTS = {
 
 
 @pytest.mark.parametrize(
-    ("parts", "count", "sent"),
+    ("parts", "count", "confirmation", "sent"),
     [
-        ({"answer": ["d", "b, c"]}, {"answer": "3"}, {"parts": ["d", "b, c"], "count": 3}),
-        ({"answer": []}, {}, {}),
-        ({}, {"answer": "4"}, {"count": 4}),
+        ({"answer": ["d", "b, c"]}, {"answer": "3"}, "Send", {"parts": ["d", "b, c"], "count": 3}),
+        ({"answer": []}, {}, "Send", {}),
+        ({}, {"answer": "4"}, "Send", {"count": 4}),
+        ({}, {"answer": "4"}, "not one of the choices", None),
     ],
 )
 def test_lists_and_numbers_of_a_server_are_fields_of_their_type(
-    parts: dict[str, Any], count: dict[str, Any], sent: dict[str, Any], tmp_path: Path
+    parts: dict[str, Any], count: dict[str, Any], confirmation: str, sent: dict[str, Any] | None, tmp_path: Path
 ) -> None:
     script = [Turn(calls=(Call("fake__ask", json.dumps({"params": LISTS})),)), Turn(text="Done.")]
     config = json.dumps({"mcpServers": {"fake": FAKE}})
@@ -357,7 +358,7 @@ def test_lists_and_numbers_of_a_server_are_fields_of_their_type(
         host.greet()
         host.ask()
         asked = []
-        for content in (parts, count, {"answer": "Send"}):
+        for content in (parts, count, {"answer": confirmation}):
             request = host.request("elicitation")
             asked.append(request["request"]["requested_schema"]["properties"]["answer"])
             host.answer(request, action="accept", content=content)
@@ -365,7 +366,8 @@ def test_lists_and_numbers_of_a_server_are_fields_of_their_type(
         result = host.server.requests[-1].results[0].content
         host.end()
     assert asked[:2] == [{"type": "array", "items": {"type": "string", "enum": ["a", "b, c", "d"]}}, {"type": "string"}]
-    assert json.loads(result[result.index("{") :])["content"] == sent
+    answered = json.loads(result[result.index("{") :])
+    assert (answered["action"], answered.get("content")) == ("cancel" if sent is None else "accept", sent)
 
 
 @pytest.mark.parametrize(
