@@ -34,7 +34,6 @@ SAVE_WORDS = ("save", "keep")
 
 _DECISION_LABELS: dict[CallDecision, str] = {
     "ran": "ran",
-    "refused": "denied by rule",
     "allowed": "allowed once",
     "session": "allowed for this session",
     "folder": "allowed in this folder",
@@ -55,7 +54,23 @@ def rule_line(rule: RuleInForce) -> str:
 
 def decision_label(record: CallRecord) -> str:
     """Return the decision on a call in a few words, such as `allowed once`."""
+    if record.decision == "refused":
+        return _denial_label(record)
     return _DECISION_LABELS[record.decision]
+
+
+def _denial_label(record: CallRecord) -> str:
+    """Return whether a rule, a hook, the mode or a built-in check denied a call."""
+    # `fetch` may be a rule for every URL or the built-in check of URLs; the reason names the rule.
+    if "(" in record.rule or f"rule {record.rule} " in record.reason:
+        return "denied by rule"
+    match record.rule.partition(":")[0]:
+        case "hook":
+            return "denied by a hook"
+        case "mode":
+            return "denied by the mode"
+        case _:
+            return "denied by a built-in check"
 
 
 def call_text(record: CallRecord, limit: int = 200) -> str:

@@ -21,7 +21,7 @@ from qcode.safety.rules import Rules
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTargetPicker, ToolPicker, findings_lines
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.permission_text import decision_text, permissions_text
+from qcode.tui.screens.permission_text import decision_label, decision_text, permissions_text
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText
@@ -232,6 +232,24 @@ def test_highlighted_decision_is_described_after_older_ones_were_dropped(tmp_pat
         assert "shell make doc" in said(run)
 
     go(project, test)
+
+
+@pytest.mark.parametrize(
+    ("decided_by", "reason", "label"),
+    [
+        ("shell(make *)", "the rule shell(make *) denies it", "denied by rule"),
+        ("fetch", "the rule fetch denies it", "denied by rule"),
+        ("fetch", "it is a URL, and this run denies everything that would ask", "denied by a built-in check"),
+        ("path:credentials", "it holds private keys", "denied by a built-in check"),
+        ("mode:plan", "plan mode only reads", "denied by the mode"),
+        ("hook:PreToolUse", "no", "denied by a hook"),
+    ],
+)
+def test_denial_names_whether_a_rule_a_hook_the_mode_or_a_check_decided(
+    decided_by: str, reason: str, label: str
+) -> None:
+    record = CallRecord(0.0, ToolCall("c", "shell", "{}"), "refused", reason, decided_by)
+    assert decision_label(record) == label
 
 
 def test_decision_of_a_rule_or_a_hook_names_it() -> None:
