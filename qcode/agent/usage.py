@@ -383,7 +383,7 @@ def usage_report_text(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | Non
     truncated = sum(turn.truncated_call_tokens for turn in turns)
     cache_details = {"cache read": usage.cache_read, "written": usage.cache_write}
     output_details = {
-        "reasoning": usage.reasoning,
+        "reasoning": usage.reasoning or None,
         "discarded": discarded or None,
         "in truncated tool calls": truncated or None,
     }

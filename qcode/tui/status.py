@@ -304,8 +304,10 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     if status.question is not None:
         keys = status.question.keys
         if not interrupt.endswith(_TO_INTERRUPT):
-            # `Enter send · Esc to interrupt` becomes `Esc stop`, or `Esc`.
-            keys = keys.rpartition(_KEY_GAP)[2].replace(_TO_INTERRUPT, _STOP if interrupt.endswith(_STOP) else "")
+            # `Enter send · Esc to interrupt` becomes `Enter send · Esc stop` or `Enter send · Esc`.
+            keys = keys.replace(_TO_INTERRUPT, _STOP if interrupt.endswith(_STOP) else "")
+        if cell_len(keys) > max_cells:
+            keys = keys.rpartition(_KEY_GAP)[2]
         words = shorten_to_clauses(status.question.action, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))

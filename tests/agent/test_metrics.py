@@ -71,6 +71,16 @@ def test_sub_agent_counts_under_its_own_model() -> None:
     assert metrics.continuation_attempts == {1: 1}
 
 
+def test_cost_leaves_out_reasoning_of_no_tokens() -> None:
+    def output_line(reasoning: int) -> str:
+        usage = Usage(input=10, output=20, reasoning=reasoning)
+        report = usage_report_text([TurnUsage("go", "demo/x", usage, None, ApiCalls(initial=1))])
+        return next(line for line in report.split("\n") if line.startswith("Output"))
+
+    assert output_line(0) == "Output      20"
+    assert output_line(5) == "Output      20  (reasoning 5)"
+
+
 def test_cost_names_the_causes_of_requests_in_words_for_users() -> None:
     usage = TurnUsage("go", "demo/x", Usage(), None, ApiCalls(initial=1, escalations=1, repairs=2))
     metrics = RecoveryMetrics(reserved_output_tokens=324_000, saved_output_tokens=976_000)

@@ -270,6 +270,21 @@ def test_hint_stands_before_the_activity_whose_key_stays(width: int) -> None:
     assert "Esc" in render_status(asking, width, 112.5).plain.partition("type")[2]
 
 
+@pytest.mark.parametrize(
+    ("action", "keys", "width", "line"),
+    [
+        ("writing an answer", "Enter send · Esc back", 40, "ask  writing an… · Enter send · Esc back"),
+        ("writing an answer", "Enter send · Esc back", 30, "ask  Enter send · Esc back"),
+        ("writing an answer", "Enter send · Esc back", 20, "ask  Esc back"),
+        ("writing an answer", "Enter send · Esc to interrupt", 50, "ask  writing an answer · Enter send · Esc stop"),
+        ("writing a reason", "Enter stop the turn · Esc back", 40, "ask  Enter stop the turn · Esc back"),
+    ],
+)
+def test_narrow_line_keeps_the_enter_key_of_the_text_field(action: str, keys: str, width: int, line: str) -> None:
+    answering = Status(model="demo/demo", question=QuestionState(action, keys))
+    assert render_status(answering, width, 0.0).plain.rstrip() == line
+
+
 def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
     gate = Gate()
     live = UsageUpdated(Usage(2_000, 500), Decimal("0.01"), 2_500, 10_000)

@@ -157,7 +157,6 @@ class PickerList(Widget):
         self._columns = tuple(columns)
         self._min_label = min_label
         """The width that the columns leave to the labels, unless all labels are narrower."""
-        self._has_header = any(column.title for column in columns)
         self._query = ""
         self._lines: list[int | str] = []  # all lines: the index of a row, or the heading of a group
         self._first = 0  # the index of the first line in view
@@ -177,7 +176,7 @@ class PickerList(Widget):
     @property
     def _view_lines(self) -> int:
         """The number of lines in view. If not all lines fit, the last row of the widget shows the overflow instead."""
-        height = max(1, self.size.height - self._has_header)
+        height = max(1, self.size.height - self._header_rows(self.size.width))
         return height - (1 < height < len(self._lines))
 
     def set_rows(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
@@ -205,14 +204,14 @@ class PickerList(Widget):
         share_rows, free_rows = int(viewport.height * share), viewport.height - self.rows_around
         takes_all = self.fills_screen and free_rows - share_rows < _MIN_APP_ROWS
         max_height = max(_MIN_LINES, free_rows if takes_all else min(share_rows, free_rows))
-        return max(1, min(len(self._lines) + self._has_header, max_height))
+        return max(1, min(len(self._lines) + self._header_rows(width), max_height))
 
     def render(self) -> Content:
         width = self.size.width
         if not self.rows:
             return Content("")
         widths = self._column_widths(width)
-        header = [self._header(widths, width)] if self._has_header else []
+        header = [self._header(widths, width)] if self._header_rows(width) else []
         lines = self._scrolled_lines(self._view_lines)
         if isinstance(lines[-1], str):
             lines.pop()  # a heading whose rows are all below
@@ -248,7 +247,7 @@ class PickerList(Widget):
 
     def _row_at(self, y: int) -> int | None:
         """Return the index of the row at a line of the widget, None for a heading or a blank line."""
-        position = y - self._has_header
+        position = y - self._header_rows(self.size.width)
         line = self._shown_lines[position] if 0 <= position < len(self._shown_lines) else ""
         return line if isinstance(line, int) else None
 
@@ -295,6 +294,10 @@ class PickerList(Widget):
             widths[index] = cell_width
             free_width -= cell_width + _GAP_CELLS
         return dict(sorted(widths.items()))
+
+    def _header_rows(self, width: int) -> int:
+        """Return 1 if the list has a row of column titles; 0 if no column has a title or fits into `width` cells."""
+        return int(any(self._columns[index].title for index in self._column_widths(width).cells))
 
     def _header(self, widths: _ColumnWidths, width: int) -> Content:
         cells = [

@@ -10,6 +10,7 @@ import pytest
 from qcode.agent.models.offered import OfferedModel, OfferedProvider
 from qcode.agent.saved_choices import Choices
 from qcode.protocol.model import ModelFacts
+from qcode.tui.panels.picker_list import PickerList
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text
 from tests.tui.harness import Running, drive
@@ -90,6 +91,17 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
         assert "accepts images" in text
 
     drive(test, models=ScriptedModelsService(*FULL), size=(40, 24))
+
+
+@pytest.mark.parametrize(("width", "has_titles"), [(80, True), (24, False)])
+def test_row_of_column_titles_is_left_out_if_no_column_fits(width: int, has_titles: bool) -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        rows = picker.finder.query_one(PickerList).render().plain.split("\n")
+        assert ("context" in rows[0]) is has_titles
+        assert rows[0].strip()
+
+    drive(test, models=ScriptedModelsService(*FULL), size=(width, 24))
 
 
 def test_sixty_columns_show_the_date_of_a_model_and_drop_other_columns_instead() -> None:
