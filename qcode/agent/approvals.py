@@ -137,13 +137,9 @@ class PendingCalls:
         is_multi_select: bool = False,
         accepts_text: bool = True,
     ) -> str | None:
-        """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed.
-
-        If the question does not accept text, any answer that is not the label of a choice dismisses it.
-        """
-        self._question_count += 1
+        """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
+        self._question_count = number = self._question_count + 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else ASKED_BY_QCODE
-        number = self._question_count
         approval = Question(call, question, detail, choices, server, number, is_multi_select, accepts_text)
         self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
@@ -151,10 +147,7 @@ class PendingCalls:
             decision = await answer
         finally:
             del self._server_answers[approval.id]
-        if not isinstance(decision, Answer):
-            return None
-        is_choice = decision.text in [choice.label for choice in choices]
-        return decision.text if accepts_text or is_choice else None
+        return approval.accepted_text(decision)
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user must decide."""

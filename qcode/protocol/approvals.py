@@ -238,6 +238,13 @@ class Question:
         """The whole question."""
         return f"{self.question}\n\n{self.detail}" if self.detail else self.question
 
+    def accepted_text(self, decision: Decision) -> str | None:
+        """Return the text of an answer; None for `Deny`, and for a text that the question does not accept."""
+        if not isinstance(decision, Answer):
+            return None
+        is_choice = decision.text in [choice.label for choice in self.choices]
+        return decision.text if self.accepts_text or is_choice else None
+
 
 @dataclass(frozen=True, slots=True)
 class PlanApproval:

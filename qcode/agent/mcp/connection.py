@@ -395,9 +395,7 @@ class ServerConnection:
                     f"the server requires the user to open a page, which was declined: {error_text(error)}"
                 )
         if running.ask is not None:
-            await running.ask(
-                "Continue once you have finished on that page.", "", (Choice("Done"),), accepts_text=False
-            )
+            await running.ask("Continue when you are done on that page.", "", (Choice("Done"),), accepts_text=False)
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         """Ask on behalf of the latest request that can ask: a server does not say which request its question is for."""
