@@ -144,10 +144,9 @@ class PendingCalls:
         self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
-            decision = await answer
+            return approval.accepted_text(await answer)
         finally:
             del self._server_answers[approval.id]
-        return approval.accepted_text(decision)
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user must decide."""
