@@ -128,3 +128,16 @@ def test_effort_is_kept_until_it_is_reset(home: Path) -> None:
 def test_higher_numbers_of_a_family_come_first() -> None:
     names = ["gpt-4.1", "gpt-5", "gpt-10", "gpt-4o", "a-1"]
     assert sorted(names, key=version_order, reverse=True) == ["gpt-10", "gpt-5", "gpt-4.1", "gpt-4o", "a-1"]
+
+
+def test_names_without_a_version_come_after_the_versions_of_their_family() -> None:
+    names = ["qwen-turbo", "qwen3-max", "qwen3.8-max", "gemini-pro-latest", "gemini-4-pro", "gpt-oss-20b", "gpt-5"]
+    assert sorted(names, key=version_order, reverse=True) == [
+        "qwen3.8-max",
+        "qwen3-max",
+        "qwen-turbo",
+        "gpt-5",
+        "gpt-oss-20b",
+        "gemini-4-pro",
+        "gemini-pro-latest",
+    ]

@@ -47,7 +47,8 @@ class OfferedProvider:
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
-_NUMBER_OR_TEXT = re.compile(r"\d+(?:\.\d+)?|\D+")
+_NAME_PARTS = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[\W_]+")
+"""A number, a word, or the characters between them: `qwen3.8-max` is `qwen`, `3.8`, `-`, `max`."""
 _VERSION = re.compile(r"/v\d\w*$")
 """The version at the end of an address, such as `/v1` or `/v1beta`."""
 
@@ -171,7 +172,7 @@ class ModelsService:
 
 
 class _NamePart(NamedTuple):
-    """A number or a text in a name. Parts are compared field by field: texts before numbers, numbers by value."""
+    """A number or a text in a name. The fields are compared in order: texts before numbers, numbers by value."""
 
     is_number: bool
     number: float
@@ -179,16 +180,19 @@ class _NamePart(NamedTuple):
 
 
 def version_order(name: str) -> list[_NamePart]:
-    """Return a sort key for names that compares the numbers in them by value: `gpt-4.1`, `gpt-5`, `gpt-10`."""
+    """Return a sort key that compares the numbers in names by value: `qwen-turbo`, `qwen3`, `qwen3.8-max`, `qwen10`.
+
+    A name without a version sorts before the versions of its family, so it comes last if the order is reversed.
+    """
     parts = []
-    for text in _NUMBER_OR_TEXT.findall(name):
+    for text in _NAME_PARTS.findall(name):
         is_number = text[0].isdigit()
         parts.append(_NamePart(is_number, float(text) if is_number else 0.0, text))
     return parts
 
 
 def _catalog_models(spec: ProviderSpec) -> list[str]:
-    """Return the catalog's models of a provider, the highest version first.
+    """Return the catalog's models of a provider, the highest version of each family first.
 
     For `openai` and `openai-responses`, return only the models that the catalog assigns to that protocol.
     """
