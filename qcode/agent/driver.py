@@ -179,6 +179,8 @@ class Driver:
         self._inputs: asyncio.Queue[Input | _DirectEvent | _RequestInput] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unqueued_events: list[TurnEvent] = []
+        """The events of `show` that wait for space in the queue, or whose task was cancelled during that wait."""
         self._judging: dict[str, asyncio.Task[None]] = {}  # the running `_judge` tasks, in the order of the calls
         self._open_request: _OpenRequest | None = None
         self._limit_time = 0.0  # the time of the last `LimitReached`
@@ -196,12 +198,15 @@ class Driver:
 
     async def show(self, event: TurnEvent) -> None:
         """Queue an event from a tool, in order with the other events; wait while the reader is behind."""
+        self._unqueued_events.append(event)
         await self._inputs.put(_DirectEvent(event))
+        self._unqueued_events.remove(event)
 
     def take_notices(self) -> list[Notice | HookStarted | HookEnded]:
-        """Remove and return the notices and hook events that were queued when the turn ended."""
+        """Remove and return the notices and hook events that were queued, or waited for it, when the turn ended."""
         queued = [self._inputs.get_nowait() for _ in range(self._inputs.qsize())]
         events = [item.event for item in queued if isinstance(item, _DirectEvent)]
+        events += self._unqueued_events
         return [event for event in events if isinstance(event, (Notice, HookStarted, HookEnded))]
 
     def halt(self) -> None:

@@ -1,4 +1,4 @@
-"""`StopRequest` closes the stream, and its later events do not reach the turn."""
+"""The driver of a turn: a stopped stream stays silent, waits count the time of questions, and no notice is lost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from qcode.agent.driver import Driver
+import pytest
+
+from qcode.agent.driver import MAX_QUEUED_EVENTS, Driver
 from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
 from qcode.engine.effects import CancelRequested, RateLimitAnswered, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import KnownModel
 from qcode.engine.turn import Turn
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import LimitReached, TurnEnded, TurnEvent
+from qcode.protocol.events import LimitReached, Notice, TurnEnded, TurnEvent
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest, RetrySettings
 from qcode.protocol.reply import (
@@ -143,3 +145,23 @@ def test_time_for_which_the_question_about_a_limit_was_open_is_part_of_the_wait(
     asked, waiting = asyncio.run(run())
     assert (asked.is_question, asked.seconds) == (True, 3_600)
     assert (waiting.is_question, waiting.seconds) == (False, 3_000)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_notice_that_waits_for_a_full_queue_is_kept_when_the_turn_ends(*, is_cancelled: bool) -> None:
+    async def run() -> None:
+        turn = Turn(TurnSettings("", ()), KnownModel("p", "m"), [], PromptCounter())
+        driver = Driver(turn, LimitedOnce(), NoServices())
+        for number in range(MAX_QUEUED_EVENTS):
+            await driver.show(Notice("info", f"{number}"))
+        waiting = asyncio.create_task(driver.show(Notice("warning", "a hook failed")))
+        await asyncio.sleep(0)
+        if is_cancelled:
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        notices = driver.take_notices()
+        assert len(notices) == MAX_QUEUED_EVENTS + 1
+        assert notices[-1] == Notice("warning", "a hook failed")
+        await asyncio.wait([waiting])
+
+    asyncio.run(run())
