@@ -312,8 +312,8 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
     env = terminal.env
     term = env.get("TERM", "")
     name = terminal_program(env)
-    kind = f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}"
-    yield Finding("kind", f"{kind}, {name}" if name else kind)
+    variables = f"{_variable_text(env, 'TERM')}, {_variable_text(env, 'COLORTERM')}"
+    yield Finding("kind", f"{name or 'unknown'} ({variables})")
     if terminal.size is not None:
         columns, rows = terminal.size
         small = ": small, so some text is shortened" if columns < 80 or rows < 24 else ""
@@ -329,6 +329,12 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
     yield _clipboard(term, name)
     yield from _multiplexer_and_ssh(env)
     yield from _encoding(env, terminal.encoding)
+
+
+def _variable_text(env: Mapping[str, str], name: str) -> str:
+    """Return `TERM=xterm` or `TERM is not set`, for the variable `name`."""
+    value = env.get(name)
+    return f"{name}={value}" if value else f"{name} is not set"
 
 
 def terminal_program(env: Mapping[str, str]) -> str:

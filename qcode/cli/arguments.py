@@ -49,10 +49,16 @@ class CommandLineError(UsageError):
 
 def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
     """Return the error for words after a subcommand that match none of its forms."""
+    if not words:
+        return missing_argument(usage)
     from qcode.text.clean import one_line
 
-    problem = f"invalid arguments: {one_line(' '.join(words), 200)}" if words else "an argument is missing"
-    return CommandLineError(f"{problem}; {usage}")
+    return CommandLineError(f"invalid arguments: {one_line(' '.join(words), 200)}; {usage}")
+
+
+def missing_argument(usage: str) -> CommandLineError:
+    """Return the error for a subcommand that ends before an argument that it needs."""
+    return CommandLineError(f"an argument is missing; {usage}")
 
 
 class _Parser(argparse.ArgumentParser):

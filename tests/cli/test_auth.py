@@ -170,6 +170,7 @@ def test_status_names_the_source_that_wins_and_the_unused_one(auth: Auth) -> Non
     assert rows["gemini"] == "environment variable GEMINI_API_KEY"
     assert rows["bedrock"] == "AWS chain (AWS_PROFILE is set)"
     assert rows["anthropic"].startswith("no key; set ANTHROPIC_API_KEY")
+    assert rows["anthropic"].endswith(", or run qcode auth login anthropic")
     assert rows["ollama"] == "needs no key"
     assert done.code == 0
     assert auth("status", "anthropic").code == 41

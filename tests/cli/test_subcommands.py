@@ -92,7 +92,11 @@ def test_models_are_filtered_by_part_of_their_name(printed: Printed) -> None:
     ("argv", "problem"),
     [
         (("themes", "no\nsuch"), "invalid arguments: no⏎such; use: qcode themes"),
-        (("config", "set", "a"), "invalid arguments: set a; use: qcode config path"),
+        (("config", "set"), "an argument is missing; use: qcode config set KEY VALUE"),
+        (("config", "set", "a"), "an argument is missing; use: qcode config set KEY VALUE"),
+        (("config", "unset"), "an argument is missing; use: qcode config unset KEY"),
+        (("config", "set", "a", "b", "c"), "invalid arguments: set a b c; use: qcode config path"),
+        (("mcp", "add", "git"), "an argument is missing; use: qcode mcp list"),
         (("config",), "an argument is missing; use: qcode config path"),
         (("auth", "login", "openai", "sk-canary"), "invalid arguments; use: qcode auth login"),
     ],

@@ -18,7 +18,7 @@ from tests.safety.policies import NO_SANDBOX
 
 FINDINGS = (
     "terminal",
-    "  TERM=xterm-256color, COLORTERM=truecolor, kitty",
+    "  kitty (TERM=xterm-256color, COLORTERM=truecolor)",
     "  colors: 16 million",
     "sandbox",
     "  bubblewrap: read-only and workspace, with [brackets] that are no markup",

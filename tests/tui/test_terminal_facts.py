@@ -44,6 +44,7 @@ def test_capable_terminal_has_its_features_listed() -> None:
     assert "notifications: yes (OSC 9)" in text
     assert "80 x 24" in text
     assert "small" not in text
+    assert "kind: kitty (TERM=xterm-kitty, COLORTERM=truecolor)" in text
 
 
 def test_unknown_terminal_features_are_shown_as_unknown() -> None:
@@ -52,6 +53,7 @@ def test_unknown_terminal_features_are_shown_as_unknown() -> None:
     assert "Kitty keyboard protocol unknown for this terminal" in text
     assert "links: OSC 8 unknown" in text
     assert "40 x 20: small" in text
+    assert "kind: xterm (TERM=xterm-256color, COLORTERM is not set)" in text
     assert "Kitty" not in report(TERM="dumb")
 
 

@@ -116,7 +116,9 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
     if not needs_key(spec, settings, keys.env):
         return CredentialRow(spec.name, "not needed")
     variables = " or ".join(spec.key_variables)
-    remedy = f"set {variables}, or {registry.login_command(spec)}" if variables else registry.login_command(spec)
+    remedy = f"run {registry.login_command(spec)}"
+    if variables:
+        remedy = f"set {variables}, or {remedy}"
     return CredentialRow(spec.name, "none", status=remedy)
 
 

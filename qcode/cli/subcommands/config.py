@@ -15,7 +15,7 @@ from pathlib import Path
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import configured_rules
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, parse_subcommand
+from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import check_theme, folder_context, report_problem
 from qcode.cli.terminal import write_lines, write_stderr, write_stdout
 from qcode.config.load import Scope, file_layer
@@ -25,10 +25,9 @@ from qcode.config.show import setting_rows, value_text
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json
 
-_USE = (
-    f"use: qcode config path, qcode config schema, qcode config show {FOLDER_FLAGS}, qcode config set KEY VALUE "
-    "[--project], or qcode config unset KEY [--project]"
-)
+_SET_FORM = "qcode config set KEY VALUE [--project]"
+_UNSET_FORM = "qcode config unset KEY [--project]"
+_USE = f"use: qcode config path, qcode config schema, qcode config show {FOLDER_FLAGS}, {_SET_FORM}, or {_UNSET_FORM}"
 
 
 def run_config(arguments: Sequence[str]) -> int:
@@ -52,6 +51,10 @@ def run_config(arguments: Sequence[str]) -> int:
             return _change(options, name, value, is_project="project" in flags, is_json="json" in flags)
         case ["unset", name]:
             return _change(options, name, None, is_project="project" in flags, is_json="json" in flags)
+        case ["set"] | ["set", _]:
+            raise missing_argument(f"use: {_SET_FORM}")
+        case ["unset"]:
+            raise missing_argument(f"use: {_UNSET_FORM}")
         case _:
             raise invalid_arguments(words, _USE)
 

@@ -40,7 +40,7 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
-from qcode.cli.arguments import invalid_arguments, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
@@ -87,6 +87,8 @@ def run_mcp(arguments: Sequence[str]) -> int:
             files = _files(spec, context)
             write_stdout(f"{_detail(spec, pins, files, _login_note(spec, context))}\n")
             return _approve(spec, pins, files) if action == "approve" else 0
+        case ["show" | "approve" | "remove" | "login" | "logout" | "add"] | ["add", _]:
+            raise missing_argument(_USE)
         case _:
             raise invalid_arguments(words, _USE)
 
