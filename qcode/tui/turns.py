@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from qcode.agent.context.attachments import parse_attached
 from qcode.agent.outcomes import UNEXPECTED_END
-from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
+from qcode.protocol.approvals import Decision, Deny, ImpossibleCall, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
@@ -90,6 +90,8 @@ class Turns:
         self._connectivity = ConnectivityStatus(widgets.status, clock)
         self._turn: _RunningTurn | None = None
         self._server_question_ids: set[str] = set()
+        self._impossible_call_ids: set[str] = set()
+        """A denial without a reason ends the turn with an error. If the user stops the turn, cancel it before that."""
         self._has_shown_resend_hint = False
         self.on_prompt_restored: Callable[[], None] = lambda: None
         """Called after a turn without output was undone, to show the usage without it."""
@@ -163,7 +165,8 @@ class Turns:
             return False
         turn.is_cancelling, turn.restores_prompt = True, restores_prompt
         for approval_id in self._widgets.approval.withdraw_all():
-            self._conversation.answer(approval_id, Deny())
+            if approval_id not in self._impossible_call_ids:
+                self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
         if self._widgets.approval.shown_approval is None:
             self._widgets.prompt.focus()
@@ -185,12 +188,16 @@ class Turns:
         """
         if trusts_folder(decision):
             self._trust_folder()
+        is_stop = decision == Deny() and approval_id not in self._server_question_ids
+        if is_stop and approval_id in self._impossible_call_ids:
+            self.stop()
         self._conversation.answer(approval_id, decision)
         # The mode changes if a plan was approved, or if all later edits were allowed.
         self._widgets.status.change(mode=self._conversation.mode)
-        if decision == Deny() and approval_id not in self._server_question_ids:
+        if is_stop:
             self.stop()
         self._server_question_ids.discard(approval_id)
+        self._impossible_call_ids.discard(approval_id)
         self.after_question()
 
     def ask(self, approval: TurnApproval, position: str) -> None:
@@ -200,6 +207,8 @@ class Turns:
             return
         if isinstance(approval, Question) and approval.server:
             self._server_question_ids.add(approval.id)
+        if isinstance(approval, ImpossibleCall):
+            self._impossible_call_ids.add(approval.id)
         self._widgets.approval.ask(approval, position)
         self._announce("asking")
         self._tell_screen_in_front(is_question_waiting=True)

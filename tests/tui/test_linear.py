@@ -53,7 +53,7 @@ from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.opening import start_session
 from tests.agent.context.folders import make_executable
 from tests.fakes.conversation import talk as real_talk
-from tests.fakes.scripted import Call, calls_reply, text_reply
+from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
 from tests.tui.harness import make_agent
 from tests.tui.sample_project import Project
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
@@ -364,6 +364,14 @@ def test_undo_and_redo_restore_files_except_those_that_the_user_changed(tmp_path
     assert lines[undone + 1 : undone + 3] == ["Warning: Not changed: b.txt", "Note: The removed message: write it"]
     assert "Note: Redone: 1 turn back, 1 file restored. /undo reverts this." in lines
     assert ((it.work / "a.txt").read_text(), (it.work / "b.txt").read_text()) == ("new\n", "mine\n")
+
+
+def test_no_to_another_try_of_calls_that_cannot_run_is_an_interruption(tmp_path: Path) -> None:
+    it = real_talk(tmp_path, *(call_reply("fly", {"to": "moon"}) for _ in range(4)), is_attended=True)
+    typed = Typed(["go", "n"])
+    assert asyncio.run(linear(make_agent(it.conversation), typed).run()) == 0
+    assert "The turn has ended" not in "\n".join(typed.said)
+    assert '"outcome":"cancelled"' in (it.store.folder / f"{it.conversation.session_id}.jsonl").read_text()
 
 
 def test_context_window_is_printed_without_a_bar() -> None:

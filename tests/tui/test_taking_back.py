@@ -11,8 +11,9 @@ import pytest
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
+from qcode.tui.panels.draft import GUARD_SECONDS
 from tests.fakes.conversation import Talk, talk
-from tests.fakes.scripted import Hang, begun, text_reply
+from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, running
 
 
@@ -105,3 +106,20 @@ def test_welcome_is_whole_again_if_the_first_prompt_is_withdrawn(tmp_path: Path)
         assert run.text == before
 
     drive(it, tmp_path, test)
+
+
+@pytest.mark.parametrize("key", ["escape", "n"])
+def test_no_to_another_try_of_calls_that_cannot_run_is_an_interruption(key: str, tmp_path: Path) -> None:
+    it = talk(tmp_path, *(call_reply("fly", {"to": "moon"}) for _ in range(4)), is_attended=True)
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until(lambda: run.app.widgets.approval.shown_approval is not None)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(key)
+        await run.until(lambda: not run.app.turns.is_running)
+        assert "interrupted" in run.text
+        assert "The turn has ended" not in run.text
+
+    drive(it, tmp_path, test)
+    assert '"outcome":"cancelled"' in (it.store.folder / f"{it.conversation.session_id}.jsonl").read_text()

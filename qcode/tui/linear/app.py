@@ -18,6 +18,7 @@ from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Deny,
+    ImpossibleCall,
     Question,
     TurnApproval,
     TurnOptions,
@@ -393,10 +394,13 @@ class LinearApp:
         self.withdraw(approval.id)
         if trusts_folder(decision):
             self.view.add_notice("info", self.agent.trust.accept())
-        self.agent.conversation.answer(approval.id, decision)
         # A No without a reason stops the turn; to a question of a tool server, it declines only that question.
         is_of_server = isinstance(approval, Question) and bool(approval.server)
-        if decision == Deny() and not is_of_server:
+        is_stop = decision == Deny() and not is_of_server
+        if is_stop and isinstance(approval, ImpossibleCall):
+            self.stop()  # before the answer, which would end the turn with an error
+        self.agent.conversation.answer(approval.id, decision)
+        if is_stop:
             self.stop()
 
 
