@@ -335,7 +335,16 @@ def test_every_key_of_the_table_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "key"), [("+", "plus"), ("Ctrl++", "ctrl+plus"), ("ctrl+alt++", "alt+ctrl+plus"), ("Y", "Y")]
+    ("typed", "key"),
+    [
+        ("+", "plus"),
+        ("Ctrl++", "ctrl+plus"),
+        ("ctrl+alt++", "alt+ctrl+plus"),
+        ("Y", "Y"),
+        ("shift+y", "Y"),
+        ("Shift+Ctrl+Y", "ctrl+shift+y"),
+        ("Shift+F5", "shift+f5"),
+    ],
 )
 def test_plus_and_capital_letters_can_be_keys(typed: str, key: str) -> None:
     assert list(key_problems({"copy": typed}, COMMANDS)) == []

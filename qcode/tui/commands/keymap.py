@@ -68,17 +68,23 @@ def _split_keys(keys: str) -> tuple[str, ...]:
 
 
 def _textual_key(key: str) -> str:
-    """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
+    """Return a key as Textual reports it.
+
+    Examples: `?` is `question_mark`, `Shift+Ctrl+Y` is `ctrl+shift+y`, `shift+y` is `Y`.
+    """
     names = key.split("+")
     if names[-2:] == ["", ""]:
         names[-2:] = ["+"]  # the key `+` itself: `+` or `ctrl++`
     *modifiers, last = names
     if len(last) == 1 and not last.isalnum():
         last = key_of_character(last)
-    is_capital_letter = len(last) == 1 and not modifiers  # Textual reports Shift+Y as `Y`
-    if not is_capital_letter:
+    modifiers = sorted(modifier.lower() for modifier in modifiers)
+    is_character = len(last) == 1
+    if modifiers == ["shift"] and is_character and last.isalpha():
+        return last.upper()
+    if modifiers or not is_character:
         last = last.lower()
-    return "+".join((*sorted(modifier.lower() for modifier in modifiers), last))
+    return "+".join((*modifiers, last))
 
 
 def _is_key(key: str) -> bool:
