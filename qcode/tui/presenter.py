@@ -377,7 +377,7 @@ class Presenter:
         is_streamed = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
         summary, output = _shown_result(event, is_streamed=is_streamed)
         notes = (
-            "tool call sent as text" if call.is_from_text else "",
+            "call found in reply text" if call.is_from_text else "",
             "edited by you" if event.is_revised else "",
             _without_repetition(call, summary, event.state),
         )

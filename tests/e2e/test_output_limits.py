@@ -154,7 +154,7 @@ def test_flag_sets_the_cap_of_every_request(cli: CliRunner) -> None:
     finished, caps = _ask(cli, "anthropic", script, "--max-output-tokens", "700", "--max-continuations", "2")
     assert (finished.code, caps) == (56, [700, 700, 700])
     assert finished.out == "".join(P[:3]) + "\n"
-    assert "incomplete after 3 requests (output cap 700 each)" in finished.err
+    assert "incomplete after 3 requests (output cap 700 tokens each)" in finished.err
 
 
 def test_config_file_sets_the_cap_of_one_model(cli: CliRunner) -> None:

@@ -365,9 +365,9 @@ def test_the_card_of_a_text_call_says_so_live_and_after_a_resume(cli: CliRunner,
             terminal.wait_for("Ask ·")
             terminal.press("read it\r")
             screen_text = terminal.wait_for("Done.")
-            assert ("tool call sent as text · 1 line" in screen_text) is is_text
+            assert ("call found in reply text · 1 line" in screen_text) is is_text
             terminal.press("\x04")
             terminal.wait_for_end()
         with Terminal(cli, *flags, "-c", env={KEY_VARIABLES["openai"]: KEY}) as terminal:
             screen_text = terminal.wait_for("Done.")
-            assert ("tool call sent as text · 1 line" in screen_text) is is_text
+            assert ("call found in reply text · 1 line" in screen_text) is is_text

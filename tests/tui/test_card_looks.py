@@ -154,7 +154,7 @@ def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme
         size,
     )
     text = " ".join(app.widgets.transcript.plain_text().split())
-    assert "✓ Read src/cart.py tool call sent as text · 21 lines" in text
+    assert "✓ Read src/cart.py call found in reply text · 21 lines" in text
     assert "✓ Run pytest -x edited by you · exit 0" in text
 
 

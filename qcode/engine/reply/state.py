@@ -458,12 +458,18 @@ def describe_full_window(prompt: PromptSize, window: int | None) -> str:
 
 
 def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
-    """Return the output caps of the requests: `output caps 8,000, then 4×64,000`, or `output cap 500 each`."""
-    runs = [(cap, len(list(group))) for cap, group in groupby(attempt.max_tokens for attempt in attempts)]
-    if len(runs) == 1:
-        ((cap, count),) = runs
-        return f"output cap {cap:,} each" if count > 1 else f"output cap {cap:,}"
-    return f"output caps {', then '.join(f'{count}×{cap:,}' if count > 1 else f'{cap:,}' for cap, count in runs)}"
+    """Return the output caps of the requests: `output cap 8,000 tokens, then 64,000 tokens in each of 4 requests`.
+
+    If all requests had the same cap: `output cap 500 tokens each`.
+    """
+    counted_caps = [(cap, len(list(group))) for cap, group in groupby(attempt.max_tokens for attempt in attempts)]
+    if len(counted_caps) == 1:
+        ((cap, count),) = counted_caps
+        return f"output cap {cap:,} tokens each" if count > 1 else f"output cap {cap:,} tokens"
+    texts = [
+        f"{cap:,} tokens in each of {count} requests" if count > 1 else f"{cap:,} tokens" for cap, count in counted_caps
+    ]
+    return f"output cap {', then '.join(texts)}"
 
 
 def describe_cut(

@@ -65,7 +65,7 @@ _CAPS = (
     Row(
         "override", "continuation 3", tuple(map(cut, P[:4])),
         asked=("first 500", *["continuation 500"] * 3), text="".join(P[:4]), events=(*continued(1, 2, 3), STILL_CUT),
-        api=api(on=3), ends=CUT, settings=OutputSettings(override=500), notice="output cap 500 each",
+        api=api(on=3), ends=CUT, settings=OutputSettings(override=500), notice="output cap 500 tokens each",
     ),
     Row(
         "override above the default", "first", (cut(P[0]), done(P[1])),
