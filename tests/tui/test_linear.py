@@ -360,7 +360,7 @@ def test_undo_and_redo_restore_files_except_those_that_the_user_changed(tmp_path
     typed = Typed(["/undo", "/redo"])
     assert asyncio.run(linear(make_agent(it.conversation), typed).run()) == 0
     lines = [line for text in typed.said for line in text.split("\n")]
-    undone = lines.index("Note: Undone: 1 turn removed, 1 file restored. /redo reverts this.")
+    undone = lines.index("Note: Undone: 1 turn removed, 1 file deleted. /redo reverts this.")
     assert lines[undone + 1 : undone + 3] == ["Warning: Not changed: b.txt", "Note: The removed message: write it"]
     assert "Note: Redone: 1 turn back, 1 file restored. /undo reverts this." in lines
     assert ((it.work / "a.txt").read_text(), (it.work / "b.txt").read_text()) == ("new\n", "mine\n")

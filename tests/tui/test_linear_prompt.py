@@ -141,6 +141,31 @@ def test_ctrl_c_discards_an_unfinished_line(
     os.close(write_end)
 
 
+def test_label_is_shown_again_after_the_shell_continues_qcode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read_end, write_end = os.pipe()
+
+    async def ask() -> str | None:
+        terminal = LineTerminal()
+        terminal.on_interrupt(lambda: False, lambda: "")
+        with terminal.end_at_signals(()):
+            asking = asyncio.ensure_future(terminal.ask("User: "))
+            while not capsys.readouterr().out:
+                await asyncio.sleep(0)
+            signal.raise_signal(signal.SIGCONT)
+            for _ in range(3):  # asyncio calls the handler in one of the next rounds of its loop
+                await asyncio.sleep(0)
+            os.write(write_end, b"hello\n")
+            return await asking
+
+    with os.fdopen(read_end) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert asyncio.run(ask()) == "hello"
+    os.close(write_end)
+    assert capsys.readouterr().out == "User: "
+
+
 def unread_bytes(descriptor: int) -> int:
     (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))
     return int(count)

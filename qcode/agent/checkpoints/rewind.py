@@ -279,11 +279,11 @@ class Rewinder:
         problems = [f"{self._label(restore.path)} {restore.refusal}" for restore in planned.restores if restore.refusal]
         prepared = self._prepare(planned, frozenset(overwrite), problems)
         move = self._record_move(planned, prepared)
-        restored_count = 0
+        performed: list[PreparedRestore] = []
         for restore in prepared:
             try:
                 self._restorer.perform(restore)
-                restored_count += 1
+                performed.append(restore)
             except Refused as refused:
                 problems.append(str(refused))
         if move.files:
@@ -291,7 +291,7 @@ class Rewinder:
         if planned.finishes is not None:
             self._session.finish_move(planned.finishes.move_id)
         prompt = self._history.stored[planned.prompt.number].typed_prompt if planned.prompt is not None else ""
-        return RewindReport(_report(planned, restored_count), prompt, tuple(problems))
+        return RewindReport(_report(planned, performed), prompt, tuple(problems))
 
     def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:
         """Store the current contents of the files to restore; add a line to `problems` for each failure."""
@@ -395,13 +395,20 @@ def _summary(kind: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     if plan.removed:
         parts.append(f"{'removes' if plan.is_removing else 'brings back'} {plan.removed}")
     if plan.files:
-        parts.append(f"restores {count_text(len(plan.files), 'file')}")
+        deleted = sum(file.action == "delete" for file in plan.files)
+        restored = len(plan.files) - deleted
+        if restored:
+            parts.append(f"restores {count_text(restored, 'file')}")
+        if deleted:
+            parts.append(f"deletes {count_text(deleted, 'file')}")
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
-def _report(planned: _PlannedMove, restored_count: int) -> str:
+def _report(planned: _PlannedMove, performed: Sequence[PreparedRestore]) -> str:
+    deleted = sum(prepared.restore.target is None for prepared in performed)
+    restored = len(performed) - deleted
     if planned.finishes is not None:
-        return f"Finished: {count_text(restored_count, 'file')} restored."
+        return f"Finished: {count_text(len(performed), 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
     plan = planned.plan
     parts: list[str] = []
@@ -412,8 +419,13 @@ def _report(planned: _PlannedMove, restored_count: int) -> str:
         parts.append("the conversation is compacted again")
     elif planned.spans_compaction:
         parts.append("the messages from before the compaction are back")
-    if restored_count:
-        parts.append(planned.partial_result or f"{count_text(restored_count, 'file')} restored")
+    if performed and planned.partial_result:
+        parts.append(planned.partial_result)
+    else:
+        if restored:
+            parts.append(f"{count_text(restored, 'file')} restored")
+        if deleted:
+            parts.append(f"{count_text(deleted, 'file')} deleted")
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {plan.reverting_command} reverts this."
 
 

@@ -95,6 +95,7 @@ class LineTerminal:
         self._stop = stop
         self._quit_hint = quit_hint
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        self._loop.add_signal_handler(signal.SIGCONT, self._show_label_again)
 
     @contextlib.contextmanager
     def end_at_signals(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
@@ -104,7 +105,7 @@ class LineTerminal:
         try:
             yield
         finally:
-            for number in (*numbers, signal.SIGINT):
+            for number in (*numbers, signal.SIGINT, signal.SIGCONT):
                 self._loop.remove_signal_handler(number)
 
     async def run_until_signal(self, work: Coroutine[Any, Any, int]) -> int:
@@ -121,6 +122,11 @@ class LineTerminal:
     def _set_exit_code(self, code: int) -> None:
         if not self._exit_code.done():
             self._exit_code.set_result(code)
+
+    def _show_label_again(self) -> None:
+        """Show the label below the line that the shell prints at `fg`; the terminal has discarded what was typed."""
+        if self._input_ready is not None:
+            self._write(self._label)
 
     def _interrupt(self) -> None:
         if self._input_ready is not None or os.isatty(sys.stdin.fileno()):

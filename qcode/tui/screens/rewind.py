@@ -93,15 +93,21 @@ class OutsideChangesPicker(Picker):
             names = shorten_start(visible(doubts[0].path), self.app.size.width - _SIDE_CELLS - other_cells)
         self.heading, self._rows = self._question(names), tuple(self._answers(names))
 
+    @property
+    def _verb(self) -> str:
+        """The word for the effect of the answer `overwrite` on the files."""
+        if self._plan.is_redo:
+            return "change"
+        return "delete" if all(file.action == "delete" for file in self._plan.doubtful) else "restore"
+
     def _question(self, names: str) -> str:
-        verb = "change" if self._plan.is_redo else "restore"
-        return f"{self._plan.summary.partition(':')[0]}: keep or {verb} {names}?"
+        return f"{self._plan.summary.partition(':')[0]}: keep or {self._verb} {names}?"
 
     def _answers(self, names: str) -> list[PickerRow]:
         state = "as it is" if len(self._plan.doubtful) == 1 else "as they are"
         return [
             PickerRow("skip", f"Keep {names} {state}"),
-            PickerRow("overwrite", f"{'Change' if self._plan.is_redo else 'Restore'} {names} too"),
+            PickerRow("overwrite", f"{self._verb.capitalize()} {names} too"),
         ]
 
     def compose_more(self) -> ComposeResult:
@@ -121,14 +127,20 @@ class OutsideChangesPicker(Picker):
 
 def effect_text(plan: RewindPlan, answer: str) -> str:
     """Return the effect of an answer on the conversation and on the files, as a sentence."""
-    kept_count = 0 if answer == "overwrite" else len(plan.doubtful)
-    changed_count = sum(not file.refusal for file in plan.files) - kept_count
+    kept_files = () if answer == "overwrite" else plan.doubtful
+    kept_count = len(kept_files)
+    changed = [file for file in plan.files if not file.refusal and file not in kept_files]
+    deleted_count = 0 if plan.is_redo else sum(file.action == "delete" for file in changed)
+    changed_count = len(changed) - deleted_count
     effects = []
     if plan.removed:
         effects.append(f"{'removes' if plan.is_removing else 'brings back'} {plan.removed}")
     if changed_count:
         effects.append(f"{'changes' if plan.is_redo else 'restores'} {count_text(changed_count, 'file')}")
-    effect = capitalized(" and ".join(effects) or "changes nothing")
+    if deleted_count:
+        effects.append(f"deletes {count_text(deleted_count, 'file')}")
+    *first, last = effects or ["changes nothing"]
+    effect = capitalized(f"{', '.join(first)} and {last}" if first else last)
     if kept_count:
         state = "stays as it is" if kept_count == 1 else "stay as they are"
         return f"{effect}; {count_text(kept_count, 'file')} {state}."

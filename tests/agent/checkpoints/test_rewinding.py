@@ -24,7 +24,7 @@ def test_undo_reverts_files_and_messages_of_the_last_turn(tmp_path: Path) -> Non
     assert runner.files == {"a.txt": b"first"}
     assert runner.said == ["one", "did one"]
     assert report.prompt == "two"
-    assert report.text == "Undone: 1 turn removed, 2 files restored. /redo reverts this."
+    assert report.text == "Undone: 1 turn removed, 1 file restored, 1 file deleted. /redo reverts this."
     runner.undo()
     assert runner.files == {"a.txt": b"mine\r\n\xff"}
     assert runner.said == []

@@ -174,7 +174,7 @@ def test_diff_is_shown_while_a_turn_runs_and_undoes_nothing(tmp_path: Path) -> N
 def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/undo")
-        await run.until(lambda: "Undone: 1 turn removed, 1 file restored." in run.text)
+        await run.until(lambda: "Undone: 1 turn removed, 1 file deleted." in run.text)
         (it.work / "a.txt").write_text("mine\n")
         await run.pilot.press("ctrl+c")
         await run.send("/redo")
@@ -214,16 +214,16 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         await run.send("/undo")
         await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.until(lambda: "Removes 1 turn; 1 file stays as it" in run.screen)
-        assert "Undo: keep or restore a.txt?" in run.screen
+        assert "Undo: keep or delete a.txt?" in run.screen
         assert "› " in run.screen
         assert "Keep a.txt as it is" in run.screen
         assert "a.txt has been changed since" in run.screen
         assert "Esc change nothing" in run.screen
         await run.pilot.press("down")
-        await run.until(lambda: "restores 1 file" in run.screen)
-        assert "Restore a.txt too" in run.screen
+        await run.until(lambda: "deletes 1 file" in run.screen)
+        assert "Delete a.txt too" in run.screen
         words = " ".join(run.screen.replace("▌", " ").split())
-        assert "Removes 1 turn and restores 1 file. /redo brings back the current content." in words
+        assert "Removes 1 turn and deletes 1 file. /redo brings back the current content." in words
         await run.pilot.press("escape")
         await run.until(lambda: "Nothing was changed." in run.text)
         assert (it.work / "a.txt").read_text() == "mine\n"
@@ -257,9 +257,11 @@ def test_effect_counts_turns_changed_files_and_kept_files() -> None:
     files = [FilePlan("a.py", "restore"), FilePlan("b.py", "delete"), FilePlan("x.py", "restore", refusal="is a link")]
     doubtful = [FilePlan("c.py", "restore", REASON), FilePlan("d.py", "restore", REASON)]
     plan = RewindPlan(1, "", (*files, *doubtful), 40, 20)
-    assert effect_text(plan, "skip") == "Removes 20 turns and restores 2 files; 2 files stay as they are."
+    assert (
+        effect_text(plan, "skip") == "Removes 20 turns, restores 1 file and deletes 1 file; 2 files stay as they are."
+    )
     assert effect_text(plan, "overwrite") == (
-        "Removes 20 turns and restores 4 files. /redo brings back the current content."
+        "Removes 20 turns, restores 3 files and deletes 1 file. /redo brings back the current content."
     )
     # A rewind to before a compaction removes turns, but the conversation has more messages than now.
     before_compaction = RewindPlan(1, "", (files[0],), messages=-7, turns=2)
