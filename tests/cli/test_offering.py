@@ -130,6 +130,10 @@ def test_higher_numbers_of_a_family_come_first() -> None:
     assert sorted(names, key=version_order, reverse=True) == ["gpt-10", "gpt-5", "gpt-4.1", "gpt-4o", "a-1"]
 
 
+def test_superscript_in_a_name_is_not_a_number() -> None:
+    assert sorted(["r2", "r1²", "r1"], key=version_order) == ["r1", "r1²", "r2"]
+
+
 def test_names_without_a_version_come_after_the_versions_of_their_family() -> None:
     names = ["qwen-turbo", "qwen3-max", "qwen3.8-max", "gemini-pro-latest", "gemini-4-pro", "gpt-oss-20b", "gpt-5"]
     assert sorted(names, key=version_order, reverse=True) == [

@@ -186,7 +186,7 @@ def version_order(name: str) -> list[_NamePart]:
     """
     parts = []
     for text in _NAME_PARTS.findall(name):
-        is_number = text[0].isdigit()
+        is_number = text[0].isdecimal()
         parts.append(_NamePart(is_number, float(text) if is_number else 0.0, text))
     return parts
 
