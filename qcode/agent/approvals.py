@@ -153,20 +153,20 @@ class PendingCalls:
         if request.obstacle:
             self._open_approvals[request.call.call_id] = impossible = impossible_call(request)
             return impossible
-        call, arguments, toolbox, call_id = request.call, request.arguments, self._toolbox, request.call.call_id
+        call, call_id = request.call, request.call.call_id
         if call_id in self._revisions:
             return await self._judge_revised(policy, self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
-        name, run_arguments = await toolbox.resolve_call(call.name, arguments)
-        hook_verdict, edited = None, None
+        to_run = await self._toolbox.resolve_call(call.name, request.arguments)
+        hook_verdict = edited = None
         if self.hooks is not None:
-            review = await self.hooks.run_pre_tool_use(call_id, name, run_arguments)
+            review = await self.hooks.run_pre_tool_use(call_id, to_run.name, to_run.arguments)
             hook_verdict, edited = review.verdict, review.arguments
         if hook_verdict is not None and hook_verdict.verdict == "deny":
             return self._refuse(call, hook_verdict)
-        resolved = ResolvedCall(name, run_arguments if edited is None else edited, edited_arguments=edited)
+        resolved = ResolvedCall(to_run.name, to_run.arguments if edited is None else edited, edited_arguments=edited)
         return await self._judge_call(policy, request, resolved, hook_verdict)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:

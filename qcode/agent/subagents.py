@@ -233,10 +233,10 @@ class SubagentRun:
         """Run the task and return its last event. Cancelling ends it at once; the messages so far are stored."""
         ended: TurnEnded | None = None
         context = [] if self._hooks is None else await self._hooks.run_subagent_start()
-        skills, problems = await self._toolbox.preload_skills(self._kind.skills)
-        for problem in problems:
+        skills = await self._toolbox.preload_skills(self._kind.skills)
+        for problem in skills.problems:
             await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))
-        task = Message("user", (*skills, *context, *user(self._task.prompt).blocks))
+        task = Message("user", (*skills.texts, *context, *user(self._task.prompt).blocks))
         async with aclosing(self._driver.run(UserSubmitted(task))) as events:
             async for event in events:
                 if isinstance(event, TurnEnded):

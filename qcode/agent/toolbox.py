@@ -32,9 +32,10 @@ from qcode.tools.editing.diagnostics import Diagnostics
 from qcode.tools.jobs import Jobs
 from qcode.tools.shell import MAX_COMMAND_S, Shell
 from qcode.tools.subagent import SubagentTool
-from qcode.tools.tool import Preview, Tool, ToolRunContext, failed
+from qcode.tools.tool import CallToRun, Preview, Tool, ToolRunContext, failed
 from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.after_edit.commands import RunCommand
@@ -55,6 +56,15 @@ _LEVEL_DESCRIPTIONS: Mapping[Level, str] = {
 _NO_HOME_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
 _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
 """Tools whose results include the instructions of the folders of their files."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreloadedSkills:
+    """The skills that a sub-agent gets with its task."""
+
+    texts: list[Text]
+    problems: list[str]
+    """A line for each skill that cannot be loaded."""
 
 
 class Toolbox:
@@ -138,7 +148,7 @@ class Toolbox:
         `window` is its context window: if the tools of servers are large for it, the model searches them instead.
         """
         specs = (
-            *registry.specs(model if self._offers_patches else ""),  # without a name, `apply_patch` is not offered
+            *registry.specs(model if self._offers_patches else ""),  # without a model, `apply_patch` is not offered
             *(tool.spec for tool in self._optional_tools),
             *self._one_way,
         )
@@ -147,18 +157,19 @@ class Toolbox:
             specs = (*specs, *(spec for spec in self.servers.specs(window) if spec.name not in used_names))
         return (*filter(self.is_offered, specs), *(tool.spec for tool in self._program_tools))
 
-    async def preload_skills(self, skills: Sequence[str]) -> tuple[list[Text], list[str]]:
-        """Return the texts of skills, and a line for each that cannot be loaded."""
+    async def preload_skills(self, skills: Sequence[str]) -> PreloadedSkills:
+        """Load these skills for a sub-agent."""
         texts: list[Text] = []
         problems: list[str] = []
         for name in skills:
             try:
                 if self._skill_tool is None:
                     raise Refused(f"unknown skill {name}")
-                texts.append(Text(await asyncio.to_thread(self._skill_tool.preload, name, self.workspace)))
+                text = await asyncio.to_thread(self._skill_tool.preload, name, self.workspace)
+                texts.append(Text(text))
             except Refused as refused:
                 problems.append(str(refused))
-        return texts, problems
+        return PreloadedSkills(texts, problems)
 
     def is_of_server(self, name: str) -> bool:
         """Return whether a tool belongs to a tool server."""
@@ -298,23 +309,21 @@ class Toolbox:
         """Return whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
-    async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
+    async def resolve_call(self, name: str, arguments: JsonObject) -> CallToRun:
         """Return the call to run instead, such as a shell command or the tool of a server; by default the same call."""
-        tool, subagent_tool = self._tools.get(name), self.subagent_tool
-        if self._skill_tool is not None and tool is self._skill_tool:
-            # A skill may ask to run in a sub-agent.
-            if subagent_tool is not None and self.is_offered(subagent_tool.spec):
-                return await asyncio.to_thread(self._skill_tool.agent_call, arguments) or (name, arguments)
-            return name, arguments
-        if self.servers is not None and tool is self.servers.use_tool:
-            with suppress(Refused):  # the run reports the reason
-                return self.servers.use_tool.resolve(arguments)
-        if not isinstance(tool, Diagnostics):
-            return name, arguments
-        try:
-            return Shell.spec.name, await asyncio.to_thread(tool.shell_arguments, arguments, self.workspace)
-        except Refused:
-            return name, arguments  # the run reports the reason
+        tool = self._tools.get(name)
+        other_call: CallToRun | None = None
+        with suppress(Refused):  # the run of the same call reports the reason
+            if self._skill_tool is not None and tool is self._skill_tool:
+                # A skill may ask to run in a sub-agent.
+                if self.subagent_tool is not None and self.is_offered(self.subagent_tool.spec):
+                    other_call = await asyncio.to_thread(self._skill_tool.agent_call, arguments)
+            elif self.servers is not None and tool is self.servers.use_tool:
+                other_call = self.servers.use_tool.resolve(arguments)
+            elif isinstance(tool, Diagnostics):
+                command = await asyncio.to_thread(tool.shell_arguments, arguments, self.workspace)
+                other_call = CallToRun(Shell.spec.name, command)
+        return other_call or CallToRun(name, arguments)
 
     async def preview(self, name: str, arguments: JsonObject) -> Preview:
         """Return a preview of the call, read from files in a thread."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_config_text
@@ -349,10 +349,17 @@ _SSE = ("sse",)
 _MAX_SERVERS = 100
 
 
-def read_mcp_file(
-    file: Path, *, is_project: bool, text: str | None = None
-) -> tuple[dict[str, McpServer], tuple[str, ...]]:
-    """Return the servers defined in a file, by name, and a line for each invalid entry.
+class McpFileContent(NamedTuple):
+    """The tool servers that a file defines."""
+
+    servers: dict[str, McpServer]
+    """The servers by name."""
+    problems: tuple[str, ...] = ()
+    """A line for each invalid entry."""
+
+
+def read_mcp_file(file: Path, *, is_project: bool, text: str | None = None) -> McpFileContent:
+    """Return the servers that a file defines.
 
     A project's file may be missing. If `text` is given, it is the content of `file`, which is then not read. Raise
     `ConfigError` if the file cannot be read or parsed. No message repeats a value, which may be a secret.
@@ -362,14 +369,15 @@ def read_mcp_file(
         other = next((path for path in layer.values if path[0] != "mcp_servers"), None)
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
-        return {name: replace(server, file=str(file)) for name, server in layer_servers(layer).items()}, ()
+        servers = {name: replace(server, file=str(file)) for name, server in layer_servers(layer).items()}
+        return McpFileContent(servers)
     if text is None:
         text = read_config_text(file, must_exist=not is_project)
-    return _json_servers(file, text, is_project) if text is not None else ({}, ())
+    return McpFileContent({}) if text is None else _json_servers(file, text, is_project)
 
 
-def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, McpServer], tuple[str, ...]]:
-    """Return the servers in a JSON text, and a line for each invalid entry; raise `ConfigError` for invalid JSON."""
+def _json_servers(file: Path, text: str, is_project: bool) -> McpFileContent:
+    """Return the servers in a JSON text; raise `ConfigError` for invalid JSON."""
     import json
 
     try:
@@ -389,7 +397,7 @@ def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, Mc
             problems.append(f"{error}; the server is ignored")
     if len(entries) > _MAX_SERVERS:
         problems.append(f"{file}: has {len(entries):,} servers; only the first {_MAX_SERVERS} are used")
-    return servers, tuple(problems)
+    return McpFileContent(servers, tuple(problems))
 
 
 def _json_server(file: Path, text: str, is_project: bool, name: str, entry: object) -> McpServer:

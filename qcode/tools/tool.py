@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 _SUFFIX = lazy_pattern(r"\.\w{1,10}")
 
 
+@dataclass(frozen=True, slots=True)
+class CallToRun:
+    """The tool and the arguments with which a call runs; they may differ from those that the model sent."""
+
+    name: str
+    arguments: JsonObject
+
+
 def _unconfined(argv: Sequence[str]) -> Launch:
     """Return a program to start without a sandbox."""
     return Launch(tuple(argv))

@@ -113,19 +113,18 @@ class CallHooks:
         self, event: str, outcome: ToolOutcome, answer: HookAnswer, before_contexts: tuple[str, ...]
     ) -> ToolOutcome:
         """Return the outcome with the answer of the hooks after a call, and with the texts of the hooks before it."""
-        content, display = outcome.content, outcome.shown
+        content = outcome.content
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
-            display = content if display is None else display
             content = f"[replaced by a hook]\n{self._scope.bound_text(output)}"
         added = [self._scope.wrap_text("PreToolUse", text) for text in before_contexts]
         added += [self._scope.wrap_text(event, text) for text in answer.context]
         if answer.decision == "deny":
             added.append(self._scope.wrap_text(event, answer.reason or "The hook objects to this result."))
-        if not added and content is outcome.content:
+        if not added and answer.output is None:
             return outcome
-        display = outcome.content if display is None else display
-        return replace(outcome, content="\n".join([content, *added]), shown=display)
+        shown = outcome.content if outcome.shown is None else outcome.shown
+        return replace(outcome, content="\n".join([content, *added]), shown=shown)
 
     def _tool_response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
         """Return the field `tool_response` of PostToolUse, in Claude Code's format of the tool."""

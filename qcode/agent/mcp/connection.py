@@ -449,12 +449,12 @@ class ServerConnection:
             try:
                 if isinstance(params, types.ElicitRequestURLParams):
                     return types.ElicitResult(action=await visit(params.message, params.url, ask))
-                schema = params.requested_schema
-                action, values = await fill_form(self._spec.name, params.message, schema, ask)
+                answer = await fill_form(self._spec.name, params.message, params.requested_schema, ask)
             except ValueError as problem:
                 running.notes.append(f"[The server asked for input, which was declined: {problem}.]")
                 return types.ElicitResult(action="decline")
-        return types.ElicitResult(action=action, content=dict(values) if action == "accept" else None)
+        is_accepted = answer.action == "accept"
+        return types.ElicitResult(action=answer.action, content=dict(answer.values) if is_accepted else None)
 
     @asynccontextmanager
     async def _connect(self, is_retry: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:

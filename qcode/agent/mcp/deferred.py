@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from qcode.agent.mcp.spec import split_name
 from qcode.engine.counting import estimate_text, estimate_tool
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import first_chars
@@ -17,7 +18,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
-from qcode.tools.tool import Preview, ToolRunContext, failed
+from qcode.tools.tool import CallToRun, Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 MAX_HITS = 8
@@ -129,7 +130,7 @@ class FindTools:
         server = checked.text("server")
         tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
         hits = rank_tools(checked.text("query"), tools)
-        servers = sorted({spec.name.partition("__")[0] for spec in self._tools()})
+        servers = sorted({split_name(spec.name).server for spec in self._tools()})
         if not servers:
             text = "No server offers tools now. Continue without them, or ask the user to check the servers."
             return ToolOutcome(text, summary="no tool")
@@ -156,8 +157,8 @@ class UseTool:
     def __init__(self, tools: Callable[[], Sequence[ToolSpec]]) -> None:
         self._tools = tools
 
-    def resolve(self, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the name and arguments of the tool to call.
+    def resolve(self, arguments: JsonObject) -> CallToRun:
+        """Return the call that `arguments` describe.
 
         Raise `Refused` if the tool does not exist or arguments are missing.
         """
@@ -166,15 +167,16 @@ class UseTool:
             raise Refused(f"{USE}: name must be a string and arguments must be an object, as {FIND} returned them.")
         spec = next((tool for tool in self._tools() if tool.name == name), None)
         if spec is None:
-            complete = [tool.name for tool in self._tools() if name and tool.name.partition("__")[2] == name]
-            hint = f"Use the complete name: {' or '.join(complete[:MAX_HITS])}." if complete else ""
-            hint = hint or f"Search for it with {FIND}."
+            complete_names = [tool.name for tool in self._tools() if name and split_name(tool.name).tool == name]
+            hint = f"Search for it with {FIND}."
+            if complete_names:
+                hint = f"Use the complete name: {' or '.join(complete_names[:MAX_HITS])}."
             raise Refused(f"{USE}: there is no tool {json.dumps(name)[:100]}. {hint}")
         missing = [name for name in spec.required if name not in tool_arguments]
         if missing:
             schema = json.dumps(dict(spec.parameters), ensure_ascii=False)[:MAX_HIT_CHARS]
             raise Refused(f"{USE}: {spec.name} needs {', '.join(missing)} in arguments. Its parameters: {schema}")
-        return spec.name, tool_arguments
+        return CallToRun(spec.name, tool_arguments)
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
@@ -185,7 +187,7 @@ class UseTool:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            name, _ = self.resolve(arguments)
+            call = self.resolve(arguments)
         except Refused as refused:
             return failed(str(refused))
-        return failed(f"{USE}: {name} was not available when the call was checked. Call it again.")
+        return failed(f"{USE}: {call.name} was not available when the call was checked. Call it again.")

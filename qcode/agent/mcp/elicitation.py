@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from qcode.protocol.approvals import Ask, Choice
@@ -230,29 +230,40 @@ def _default(field: FormField, value: Json) -> Value | None:
         return None
 
 
-async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> tuple[Action, dict[str, Value]]:
-    """Ask the user for each field of a form, and return the action and the values by field name.
+class FormAnswer(NamedTuple):
+    """The user's answer to a form."""
+
+    action: Action
+    values: Mapping[str, Value]
+    """The values by the names of the fields; empty unless the action is `accept`."""
+
+
+async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> FormAnswer:
+    """Ask the user for each field of a form.
 
     Several fields are confirmed before they are sent. Raise `ValueError` for a form that qcode does not support.
     """
-    fields, values = parse_form(schema), dict[str, Value]()
+    fields = parse_form(schema)
+    values: dict[str, Value] = {}
     title = single_spaced(message, _MAX_MESSAGE_CHARS)
     for number, field in enumerate(fields, start=1):
         location = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
         answer = await _ask_field(f"{title}{location}", field, ask)
         if answer.action != "accept":
-            return answer.action, {}
+            return FormAnswer(answer.action, {})
         if answer.value is not None:
             values[field.name] = answer.value
     if len(fields) == 1:
-        return "accept", values
+        return FormAnswer("accept", values)
     rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
     question, choices = f"Send this to {server}? {title}", (Choice(SEND), Choice(DECLINE))
     confirmation = await ask(question, detail, choices, accepts_text=False)
     if confirmation is None:
-        return "cancel", {}
-    return ("accept", values) if confirmation == SEND else ("decline", {})
+        return FormAnswer("cancel", {})
+    if confirmation != SEND:
+        return FormAnswer("decline", {})
+    return FormAnswer("accept", values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -327,7 +327,7 @@ class Servers:
         names: dict[str, list[str]] = {}
         for item in offered:
             if not item.server.spec.config.always:
-                names.setdefault(item.server.spec.name, []).append(split_name(item.tool.spec.name)[1])
+                names.setdefault(item.server.spec.name, []).append(split_name(item.tool.spec.name).tool)
         return (*always[:MAX_TOOLS], *search_specs(names))
 
     def _defers(self, specs: Sequence[ToolSpec], window: int | None) -> bool:
@@ -345,13 +345,13 @@ class Servers:
 
     def has(self, name: str) -> bool:
         """Return whether one of these servers has a tool of this name, even if the tool is not offered now."""
-        server, tool = split_name(name)
-        return bool(tool) and server in self._servers
+        parts = split_name(name)
+        return bool(parts.tool) and parts.server in self._servers
 
     def preview(self, name: str, arguments: JsonObject) -> Preview:
         from qcode.agent.mcp.tools import shown_name
 
-        server_name, label = split_name(name)
+        server_name, label = split_name(name).server, split_name(name).tool
         if (offered := self._find_tool(name)) is not None:
             label = shown_name(offered.tool.listed_name)
         detail = visible_json(arguments) if arguments else ""
@@ -374,7 +374,7 @@ class Servers:
         from qcode.agent.mcp.connection import RunningRequest
         from qcode.agent.mcp.tools import outcome_of
 
-        server_name, _ = split_name(name)
+        server_name = split_name(name).server
         offered = self._find_tool(name)
         if offered is None:
             text = f"the tool {name} is not available now; use another tool, or continue without it"

@@ -27,6 +27,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
+    from qcode.config.definitions import McpFileContent
+
 MAX_TOOLS = 100
 """The maximum number of tools of all servers: together with qcode's tools, it stays below OpenAI's limit of 128."""
 MAX_REASON = 300
@@ -52,10 +54,19 @@ def login_hint(name: str) -> str:
     return f"run qcode mcp login {name}"
 
 
-def split_name(name: str) -> tuple[str, str]:
-    """Split the name that a model calls into server and tool. The tool is empty for a tool of qcode, such as `read`."""
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    """The two parts of the name that a model calls: `git__log` is the tool `log` of the server `git`."""
+
+    server: str
+    tool: str
+    """Empty if the name has only one part, as the tools of qcode have: `read`."""
+
+
+def split_name(name: str) -> ToolName:
+    """Split the name that a model calls into server and tool."""
     server, _, tool = name.partition("__")
-    return server, tool
+    return ToolName(server, tool)
 
 
 Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
@@ -254,12 +265,12 @@ def configured_servers(
     problems: list[str] = []
     specs = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
-        servers, invalid_entries = _read_flag(file)
-        problems += invalid_entries
+        content = _read_flag(file)
+        problems += content.problems
         is_inline = _is_inline_json(file)
         scope = INLINE_SCOPE if is_inline else f"file {Path(file).resolve()}"
         origin = INLINE_SCOPE if is_inline else str(file)
-        specs |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
+        specs |= {name: ServerSpec(name, config, scope, origin) for name, config in content.servers.items()}
     for name, config in client_servers.items():
         if name in specs:
             problems.append(f"{name} of the editor is ignored: that name is already used")
@@ -303,10 +314,12 @@ def client_servers(rows: Mapping[str, Json], origin: str) -> ClientServers:
     specs: list[ServerSpec] = []
     problems: dict[str, str] = {}
     for name, row in rows.items():
-        servers, errors = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
-        specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in servers.values()]
-        if errors:
-            problems[name] = errors[0]
+        text = json.dumps({"mcpServers": {name: row}})
+        content = _read_mcp_file(Path(origin), is_project=False, text=text)
+        servers = content.servers.values()
+        specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in servers]
+        if content.problems:
+            problems[name] = content.problems[0]
     return ClientServers(tuple(specs), problems)
 
 
@@ -354,8 +367,8 @@ def _is_inline_json(value: str | Path) -> bool:
     return str(value).startswith("{")
 
 
-def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
-    """Return the servers of a file, or of a JSON text, and a line for each invalid entry; raise `QcodeError`."""
+def _read_flag(value: str | Path) -> McpFileContent:
+    """Return the servers that `--mcp-config` names in a file or in JSON text; raise `QcodeError`."""
     try:
         if _is_inline_json(value):
             return _read_mcp_file(Path(INLINE_SCOPE), is_project=False, text=str(value))
@@ -366,22 +379,21 @@ def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]
         raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 
-def _read_mcp_file(
-    file: Path, *, is_project: bool, text: str | None = None
-) -> tuple[dict[str, McpServer], tuple[str, ...]]:
+def _read_mcp_file(file: Path, *, is_project: bool, text: str | None = None) -> McpFileContent:
     from qcode.config.definitions import read_mcp_file  # not needed for servers of `config.toml`
 
     return read_mcp_file(file, is_project=is_project, text=text)
 
 
 def _project_servers(root: Path, problems: list[str]) -> dict[str, McpServer]:
+    """Return the servers of the project's file, and add a line to `problems` for each error in it."""
     try:
-        servers, invalid_entries = _read_mcp_file(root / MCP_FILE, is_project=True)
+        content = _read_mcp_file(root / MCP_FILE, is_project=True)
     except ConfigError as error:
         problems.append(str(error))
         return {}
-    problems += invalid_entries
-    return servers
+    problems += content.problems
+    return content.servers
 
 
 def _project_scope(root: Path) -> str:

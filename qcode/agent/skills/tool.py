@@ -15,7 +15,7 @@ from qcode.text.clean import first_chars, visible
 from qcode.text.json import JsonObject
 from qcode.tools.arguments import check
 from qcode.tools.subagent import AGENT_TOOL
-from qcode.tools.tool import Preview, ToolRunContext, failed
+from qcode.tools.tool import CallToRun, Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SkillTool:
             safety="harmless",
         )
 
-    def agent_call(self, arguments: JsonObject) -> tuple[str, JsonObject] | None:
+    def agent_call(self, arguments: JsonObject) -> CallToRun | None:
         """Return the call of the `agent` tool that runs a skill in a sub-agent; None for any other skill."""
         try:
             checked = check(self.spec, arguments)
@@ -76,7 +76,7 @@ class SkillTool:
         }
         if model := self._skills.agent_model(skill):
             task["model"] = model
-        return AGENT_TOOL, task
+        return CallToRun(AGENT_TOOL, task)
 
     def preload(self, name: str, workspace: Workspace) -> str:
         """Return the text of a skill that precedes the task of a sub-agent; raise `Refused`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, WILL_OPEN, fill_form, parse_form, visit
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, WILL_OPEN, FormAnswer, fill_form, parse_form, visit
 from qcode.protocol.approvals import Answer, Choice
 from tests.agent.mcp.serving import ServerFolders, call, open_servers, texts
 from tests.fakes.clock import run_skipping, skip
@@ -31,7 +31,7 @@ def schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def filled(found: dict[str, Any], *answers: str | None) -> tuple[str, dict[str, Any]]:
+def filled(found: dict[str, Any], *answers: str | None) -> FormAnswer:
     return asyncio.run(fill_form("srv", "Tell me", found, Asked(*answers)))
 
 

@@ -31,7 +31,7 @@ def one(name: str = "t", description: str = "", schema: Any = EMPTY) -> Any:
 def test_every_name_is_valid_for_providers_and_maps_back_to_its_server(tool: str, description: str) -> None:
     found = one(tool, description)
     assert NAME.fullmatch(found.spec.name)
-    assert split_name(found.spec.name)[0] == "srv"
+    assert split_name(found.spec.name).server == "srv"
     assert clean(found.spec.description) == found.spec.description
     assert found.listed_name == tool
 

@@ -113,26 +113,41 @@ def add_opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
     file.report_invalid_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
-        name = CLAUDE_TOOLS.get(tool.lower(), "")
-        patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
-        wildcard_index = max((index for index, pattern in enumerate(patterns) if pattern == "*"), default=-1)
-        for index, (pattern, effect) in enumerate(patterns.items()):
-            path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
-            label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
-            is_overridden = index < wildcard_index
-            covers_every_command = pattern == "*" and name == "Bash"
-            if effect not in RULE_EFFECTS:
-                file.add(SourceSetting("rule", label, file.location(*path), reason="is neither allow nor ask nor deny"))
-            elif effect == "ask" and pattern == "*":
-                reason = "not needed: qcode asks, except for commands and files that are only read"
-                file.add(SourceSetting("rule", f"ask {label}", file.location(*path), reason=reason))
-            elif effect == "allow" and (is_overridden or covers_every_command):
-                reason = "a later rule decides" if is_overridden else "a rule for every command is not imported"
-                file.add(SourceSetting("rule", f"allow {label}", file.location(*path), reason=reason))
+        if not isinstance(value, Mapping):
+            _add_opencode_rule(file, tool, "*", value, tool, file.location("permission", tool))
+            continue
+        is_before_wildcard = "*" in value
+        for pattern, effect in value.items():
+            if pattern == "*":
+                is_before_wildcard = False
+            location = file.location("permission", tool, pattern)
+            label = f"{tool} {pattern}"
+            if effect == "allow" and is_before_wildcard:
+                file.add(SourceSetting("rule", f"allow {label}", location, reason="a later rule decides"))
             else:
-                body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
-                rule = (name or tool) + ("" if pattern == "*" else f"({body})")
-                add_rule(file, effect, label, rule, "project", file.location(*path))
+                _add_opencode_rule(file, tool, pattern, effect, label, location)
+
+
+def _add_opencode_rule(
+    file: SettingsFile, tool: str, pattern: str, effect: RuleEffect, label: str, location: str
+) -> None:
+    """Add a finding for one rule of OpenCode: `label` is its name for the user, `*` the pattern for every use."""
+    claude_tool = CLAUDE_TOOLS.get(tool.lower(), tool)
+    covers_everything = pattern == "*"
+    if effect not in RULE_EFFECTS:
+        file.add(SourceSetting("rule", label, location, reason="is neither allow nor ask nor deny"))
+    elif effect == "ask" and covers_everything:
+        reason = "not needed: qcode asks, except for commands and files that are only read"
+        file.add(SourceSetting("rule", f"ask {label}", location, reason=reason))
+    elif effect == "allow" and covers_everything and claude_tool == "Bash":
+        reason = "a rule for every command is not imported"
+        file.add(SourceSetting("rule", f"allow {label}", location, reason=reason))
+    else:
+        rule = claude_tool
+        if not covers_everything:
+            body = f"domain:{pattern}" if claude_tool == "WebFetch" else pattern
+            rule = f"{claude_tool}({body})"
+        add_rule(file, effect, label, rule, "project", location)
 
 
 def _with_claude_tool(text: str) -> str:
