@@ -36,6 +36,7 @@ _RULE_KEYS: Mapping[RuleScope, tuple[tuple[str, str], ...]] = {
 }
 """The keys for a rule of each scope. A rule of the settings is changed in its file; one of the folder is saved already.
 """
+_MIN_MESSAGE_ROWS, _MAX_MESSAGE_ROWS = 3, 8
 
 
 class PermissionsScreen(Picker):
@@ -61,6 +62,19 @@ class PermissionsScreen(Picker):
     def compose_more(self) -> ComposeResult:
         yield SteadyInput(id="permission-field", compact=True)
         yield Static(id="picker-message", markup=False)
+
+    def rows_below(self) -> int:
+        margin, field = 1, 1
+        return margin + self._max_message_rows + (margin + field if self._field_purpose else 0)
+
+    @property
+    def _max_message_rows(self) -> int:
+        """The maximum height of the text below the list, in which a long command may fill many rows."""
+        return max(_MIN_MESSAGE_ROWS, min(_MAX_MESSAGE_ROWS, self.size.height // 4))
+
+    def show_title_and_keys(self) -> None:
+        self.query_one("#picker-message").styles.max_height = self._max_message_rows
+        super().show_title_and_keys()
 
     def on_mount(self) -> None:
         # Textual also calls the `on_mount` of the base class.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Awaitable, Callable
@@ -91,6 +92,27 @@ def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: 
         await run.until(lambda: len(run.app.screen_stack) == 1)
 
     go(Project(tmp_path), test, size)
+
+
+@pytest.mark.parametrize("keys", [("down",), ("down", "ctrl+a")])
+@pytest.mark.parametrize("size", [(80, 24), (40, 24), (40, 20), (40, 16)])
+def test_key_hints_stay_on_the_screen_below_many_long_decisions(
+    size: tuple[int, int], keys: tuple[str, ...], tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    command = json.dumps({"command": "make test " * 60})
+    for number in range(40):
+        project.permissions.record(ToolCall(f"c{number}", "shell", command), "ran", "it only reads")
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/permissions", PermissionsScreen)
+        await run.pilot.press("tab", *keys)
+        await run.pilot.pause()
+        foot = screen.query_one("#picker-foot").region
+        assert foot.bottom == size[1]
+        assert foot.height > 0
+
+    go(project, test, size)
 
 
 def test_rule_is_added_stored_and_removed(tmp_path: Path) -> None:
