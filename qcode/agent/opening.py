@@ -103,7 +103,8 @@ class AgentParts:
             redact=self.redact,
             partial_secret_length=self.partial_secret_length,
         )
-        scratch, search = Scratch(), search_access(context.settings, context.env)
+        scratch = Scratch()
+        search = search_access(context.settings, context.env)
         policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
@@ -137,7 +138,8 @@ class AgentParts:
 
     def _connect(self, selection: Selection, wrap: Callable[[Provider], Provider] | None) -> ModelClient:
         """Return a client for the model of `selection`, whose requests are observed and recorded."""
-        recording, observer = self._open_recording(selection.name), self._observer()
+        recording = self._open_recording(selection.name)
+        observer = self._observer()
         self.clients = Clients(self.context, self.prompts, self._secrets, observer, recording, wrap)
         client = self.clients.connect(selection)
         self.clients.check_budget(client)
@@ -402,7 +404,8 @@ class AgentParts:
             from qcode.agent.telemetry.tracing import open_tracing
 
             self._tracing = open_tracing(env, self.redact)
-            observers += [] if self._tracing is None else [self._tracing]
+            if self._tracing is not None:
+                observers.append(self._tracing)
         for observer in observers:
             self._on_failure.callback(observer.close)
         return Observers(observers) if len(observers) > 1 else next(iter(observers), None)

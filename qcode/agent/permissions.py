@@ -221,7 +221,8 @@ class Permissions:
         """Return every rule in force: rules that deny, then rules that ask, then rules that allow."""
         rows: list[RuleInForce] = []
         for effect in RULE_EFFECTS:
-            rules, origins = getattr(self._configured_policy.rules, effect), self._origins.rule_origins.get(effect, ())
+            rules = getattr(self._configured_policy.rules, effect)
+            origins = self._origins.rule_origins.get(effect, ())
             for index, rule in enumerate(rules):
                 origin = origins[index] if index < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, str(origin)))
@@ -258,7 +259,8 @@ class Permissions:
 
     def save_rule(self, number: int) -> None:
         """Save a rule of the session for this folder; raise `ValueError` if it cannot be saved."""
-        user_rule, stored = self._user_rule(number), self._origins.stored_rules
+        user_rule = self._user_rule(number)
+        stored = self._origins.stored_rules
         if user_rule.scope == "folder":
             raise ValueError(f"{user_rule.text} is already saved for this folder")
         if user_rule.is_sandboxed:
@@ -288,8 +290,8 @@ class Permissions:
         for existing in self._user_rules:
             if (existing.effect, existing.text, existing.is_sandboxed) == (effect, text, is_sandboxed):
                 return existing
-        number, added_at = next(self._numbers), self._clock()
-        user_rule = _UserRule(number, effect, text, "session", added_at, added_for, is_sandboxed)
+        number = next(self._numbers)
+        user_rule = _UserRule(number, effect, text, "session", self._clock(), added_for, is_sandboxed)
         self._user_rules.append(user_rule)
         self._rebuild_policy()
         return user_rule
@@ -319,7 +321,9 @@ class Permissions:
         cause = f"your answer to {user_rule.added_for}" if user_rule.added_for else "added"
         if user_rule.scope == "folder":
             day = _day(user_rule.timestamp)
-            origin = f"saved for this folder, {cause}{', ' if user_rule.added_for else ' '}{day}"
+            # "your answer to shell ls, 2026-11-28" or "added 2026-11-28"
+            separator = ", " if user_rule.added_for else " "
+            origin = f"saved for this folder, {cause}{separator}{day}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
         origin = f"{cause} at {_time_of_day(user_rule.timestamp)}"

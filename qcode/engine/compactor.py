@@ -77,28 +77,32 @@ SHORT_OUTPUT_CHARS = 400
 """Old tool output of at most this length stays."""
 MAX_IN_TAIL_SHARE = 0.15
 """The share of the window that one tool output of the last turns may fill; the middle of longer output is cut out."""
-_MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
-"""The maximum length of all prompts that are copied beside the summary, and of one of them."""
-_MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
-"""The maximum lengths of the arguments of a call, and of a result, in the conversation to summarize."""
+_MAX_PROMPTS_CHARS = 12_000
+"""The maximum length of all prompts that are copied beside the summary."""
+_MAX_PROMPT_CHARS = 2_000  # of one of these prompts
+_MAX_CALL_CHARS = 600
+"""The maximum length of the arguments of a call in the conversation to summarize."""
+_MAX_RESULT_CHARS = 1_500  # of a result there
 _OMISSION_TOKENS = 16
 """Reserved for the mark in place of the omitted middle of a conversation."""
 _MIN_CLIPPED_CHARS = 40
 """A text is left out if no more than this would fit."""
-_MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
-"""The maximum number of changed files, and length of the to-do list, that are copied beside the summary."""
-_MAX_SKILL_CHARS, _MAX_SKILLS_CHARS = 20_000, 100_000
-"""About 5,000 tokens of one skill and 25,000 of all, as in Claude Code."""
+_MAX_FILES = 100
+"""The maximum number of changed files that are listed beside the summary."""
+_MAX_TODO_CHARS = 4_000
+"""The maximum length of the to-do list that is copied beside the summary."""
+_MAX_SKILL_CHARS = 20_000
+"""The maximum length of one skill that is copied beside the summary: about 5,000 tokens, as in Claude Code."""
+_MAX_SKILLS_CHARS = 100_000  # of all of these skills
 
-_SUMMARY_TAG, _PROMPTS_TAG, _FILES_TAG, _TODOS_TAG = (
-    "conversation_summary",
-    "person_said",
-    "files_changed",
-    "open_todos",
-)
-"""The tags are stored in sessions, so they do not change."""
+# The tags of the summary message are stored in sessions, so they do not change.
+_SUMMARY_TAG = "conversation_summary"
+_PROMPTS_TAG = "person_said"
+_FILES_TAG = "files_changed"
+_TODOS_TAG = "open_todos"
 _SKILLS_TAG = "loaded_skills"
-_SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
+_SKILL_OPEN = '<skill name="'
+_SKILL_CLOSE = "\n</skill>"
 
 SYSTEM = (
     "You summarize a conversation between a user and a coding assistant. The assistant will continue with your "
@@ -268,7 +272,9 @@ class Compactor:
                 return self._finish(items, "summary")
             reason = "the summary was not shorter"
         else:
-            reason = result.error.message if result.error is not None else (result.note or "the model wrote no summary")
+            reason = result.note or "the model wrote no summary"
+            if result.error is not None:
+                reason = result.error.message
         if self._request_count < MAX_SUMMARY_REQUESTS and result.ending != "failed":
             return self._request_summary()
         return self._fail(reason)
@@ -287,7 +293,8 @@ class Compactor:
     def _finish(
         self, items: tuple[TranscriptItem, ...], kind: Literal["output", "summary"], problem: str = ""
     ) -> list[Effect]:
-        before, after = (self._uncompactable_tokens + tokens for tokens in (self._before, self._size(items)))
+        before = self._uncompactable_tokens + self._before
+        after = self._uncompactable_tokens + self._size(items)
         self.result = CompactionResult(items, before, after, kind, problem)
         return []
 
@@ -319,7 +326,8 @@ def split_transcript(messages: Sequence[Message], window: int, *, is_asked: bool
     If `is_asked`, the user requested the compaction, so a short conversation is shortened too.
     """
     transcript = tuple(messages)
-    remaining = int(min(window, size_messages(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    size = min(window, size_messages(transcript)) if is_asked else window
+    remaining = int(size * TAIL_SHARE)
     tail_start = 0
     for index in range(len(transcript) - 1, 0, -1):
         remaining -= size_messages([transcript[index]])
@@ -364,7 +372,8 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
             f"[{len(block.content):,} characters of old output{images} removed to save space; call the tool again "
             "if needed]"
         )
-        return replace(block, content=note, images=()) if len(note) < len(block.content) or images else block
+        saves_space = bool(block.images) or len(note) < len(block.content)
+        return replace(block, content=note, images=()) if saves_space else block
     if len(block.content) <= limit:
         return block
     return replace(block, content=omit_middle(block.content, limit))

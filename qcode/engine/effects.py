@@ -358,9 +358,11 @@ class Steering:
 
     def drain(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
         """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        messages, self._queued = self._queued, []
-        message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
-        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]
+        drained = self._queued
+        self._queued = []
+        blocks = [block for steering in drained for block in steering.blocks]
+        message = Message("user", (*before, *blocks))
+        return message, [Emit(SteeringAdded(steering.text, steering.attached)) for steering in drained]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,13 @@ _MAX_PROGRESS_TOKENS = 100
 _MAX_CONFIGURATION_ITEMS = 100
 _CLOSED = "it was ended"
 # `ErrorCodes` of LSP.
-_METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
+_METHOD_NOT_FOUND = -32601
+_SERVER_CANCELLED = -32802
+_CONTENT_MODIFIED = -32801
 # `FileChangeType` of LSP.
-_CREATED, _CHANGED, _DELETED = 1, 2, 3
+_CREATED = 1
+_CHANGED = 2
+_DELETED = 3
 
 
 class LanguageServerError(Exception):
@@ -177,7 +181,9 @@ class LanguageServer:
         self._notify("workspace/didChangeConfiguration", {"settings": dict(self._options.settings)})
 
     async def _start_process(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        (server_stdin, stdin_writer), (out, server_out), (err, server_err) = os.pipe(), os.pipe(), os.pipe()
+        server_stdin, stdin_writer = os.pipe()
+        out, server_out = os.pipe()
+        err, server_err = os.pipe()
         try:
             self._process = await start_program(
                 launch,
@@ -407,7 +413,8 @@ class LanguageServer:
         """Tell the server which of the checked files have changed on disk, because qcode does not watch files."""
         events: list[Any] = []
         for name in {*self._modified_at, str(path)}:
-            before, now = self._modified_at.get(name), _modification_time(name)
+            before = self._modified_at.get(name)
+            now = _modification_time(name)
             if before != now or name not in self._modified_at:
                 events.append({"uri": Path(name).as_uri(), "type": _change_type(before, now)})
                 self._modified_at[name] = now

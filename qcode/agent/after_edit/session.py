@@ -140,13 +140,15 @@ class AfterEdit:
 
     async def finish(self, outcome: ToolOutcome, scope: CommandScope) -> ToolOutcome:
         """Return the outcome of a call that changed files, with the results of the steps and without `edits`."""
-        all_edits, outcome = outcome.edits, replace(outcome, edits=())
+        all_edits = outcome.edits
+        outcome = replace(outcome, edits=())
         # Only files that the model may read: no checker gets a secret file.
         edits = [edit for edit in all_edits if scope.policy.judge_file(edit.path, "read").is_allowed]
         if not scope.policy.is_trusted or outcome.is_error or not edits:
             return outcome
         await self._commands.ask_approval(scope, [edit.path for edit in edits if edit.after is not None])
-        self._scope, self._is_tested = scope, False
+        self._scope = scope
+        self._is_tested = False
         notes: list[str] = []
         formatted = [await self._run_formatter(edit, scope, notes) for edit in edits]
         if notes:
@@ -170,7 +172,10 @@ class AfterEdit:
         current: list[FileFinding] = []
         late: list[FileFinding] = []
         for check in self._take_finished_checks():
-            (current if check.path in paths else late).extend(check.findings)
+            if check.path in paths:
+                current += check.findings
+            else:
+                late += check.findings
         self._warnings += self._servers.take_failures()
         if not current and not late:
             return outcome
@@ -233,10 +238,10 @@ class AfterEdit:
         earlier = self.checks.pop(path, None)
         if earlier is not None:
             earlier.task.cancel()
-        after, before = self._text_of(edit.after), self._text_of(edit.before)
+        after = self._text_of(edit.after)
         if after is None:
             return None
-        before = earlier.before if earlier is not None else before
+        before = self._text_of(edit.before) if earlier is None else earlier.before
         check_file = self._run_check(path, before, after, scope)
         check = _Check(path, before, asyncio.get_running_loop().create_task(check_file))
         self.checks[path] = check
@@ -244,8 +249,10 @@ class AfterEdit:
 
     def _text_of(self, data: bytes | None) -> str | None:
         """Return the text of a file; None if there is no file, or if it is too large or not text."""
+        if data is None or len(data) > MAX_TEXT_BYTES:
+            return None
         try:
-            return None if data is None or len(data) > MAX_TEXT_BYTES else text_file.decode(data, "the file").text
+            return text_file.decode(data, "the file").text
         except Refused:
             return None
 
@@ -377,11 +384,14 @@ class AfterEdit:
 
     def end_turn(self) -> None:
         """Forget the edits of a finished turn. Running checks continue; the next turn gets their findings."""
-        self._scope, self._is_tested, self._rounds = None, True, 0
+        self._scope = None
+        self._is_tested = True
+        self._rounds = 0
 
     def take_warnings(self) -> tuple[str, ...]:
         """Return the warnings for the user since the last call."""
-        warnings, self._warnings = (*self._warnings, *self._commands.take_warnings()), []
+        warnings = (*self._warnings, *self._commands.take_warnings())
+        self._warnings.clear()
         return warnings
 
     @property

@@ -270,16 +270,19 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
 
 def _unwrap_key(pasted: str) -> Sourced:
     """Return the first line with content, without the wrapping of the key; its source is the variable in the line."""
-    text, name = _BRACKETS.sub("", pasted), ""
-    text = next((line for line in text.splitlines() if line.strip(_WRAPPING)), "")
+    lines = _BRACKETS.sub("", pasted).splitlines()
+    text = next((line for line in lines if line.strip(_WRAPPING)), "")
+    name = ""
     while True:
-        before, text = text, text.strip(_WRAPPING)
+        before = text
+        text = text.strip(_WRAPPING)
         if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
             text = text[1:-1]
         elif (bearer := _BEARER.fullmatch(text)) is not None:
             text = bearer["value"]
         elif (assigned := _ASSIGNED.fullmatch(text)) is not None and _is_assignment(assigned):
-            name, text = assigned["name"], _first_word(assigned["value"])
+            name = assigned["name"]
+            text = _first_word(assigned["value"])
         if text == before:
             return Sourced(text, name)
 
@@ -389,8 +392,10 @@ _CONNECT_TIMEOUT_S = 5.0
 
 def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *, is_accepted: bool) -> tuple[str, ...]:
     """Return the messages about a stored key: its validity, its location, and a variable that overrides it."""
-    unchecked = "the key could not be checked" if note else "the key was not checked"
-    first = f"{spec.name} accepted the key" if is_accepted else unchecked
+    if is_accepted:
+        first = f"{spec.name} accepted the key"
+    else:
+        first = "the key could not be checked" if note else "the key was not checked"
     location = (
         f"the keyring ({stored.location_name})"
         if stored.location == "keyring"
@@ -475,8 +480,11 @@ class KeysService:
     def _with_texts(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         """Return `choice` with its title, hint, key page and group."""
         description = _PROVIDER_TEXTS.get(choice.name, _ProviderText(choice.name, spec.base_url))
-        group: ProviderGroup = "local" if _is_local_server(spec) else "other"
-        group = "popular" if choice.name in _POPULAR else group
+        group: ProviderGroup = "other"
+        if choice.name in _POPULAR:
+            group = "popular"
+        elif _is_local_server(spec):
+            group = "local"
         return replace(
             choice, title=description.title, hint=description.hint, key_page=description.key_page, group=group
         )

@@ -121,7 +121,9 @@ class ModelClient:
 
     def record_reply_length(self, event: ReplyFinished, output: OutputSettings) -> None:
         """Store the length of a reply, if its first cap was not set by the user."""
-        length = reply_length(event) if output.learn_first_cap and output.override is None else None
+        if not output.learn_first_cap or output.override is not None:
+            return
+        length = reply_length(event)
         if length is not None:
             self._limits.record_reply_length(self.provider.host, self.model.name, length)
 
@@ -202,7 +204,7 @@ class Clients:
         """A line for the user if the small model cannot be connected."""
         self._context = context
         self._prompts = prompts
-        self._secrets = secrets if secrets is not None else set()
+        self._secrets = set() if secrets is None else secrets
         self._limits = LimitStore(context.paths.state_dir)
         self._connected_clients: list[ModelClient] = []
         self._turn_clients: dict[str, ModelClient] = {}
@@ -364,7 +366,7 @@ def _check_priced(context: RunContext, name: str) -> None:
 
 
 def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: bool) -> tuple[Provider, str]:
-    """Return a client for a provider, and its key; raise `ProviderError` if there is no key.
+    """Return a connected provider, and its key; raise `ProviderError` if there is no key.
 
     `is_chosen`: `--base-url` applies to this provider.
     """

@@ -107,7 +107,7 @@ class Tracing:
     ) -> None:
         self.session_id: Callable[[], str] = str
         """Returns the id of the open session."""
-        self.inners = (tracers, meters)
+        self._sdk_providers = (tracers, meters)
         self._redact = redact
         self._captures = captures
         self._tracer = tracers.get_tracer("qcode", __version__)
@@ -156,7 +156,7 @@ class Tracing:
         thread.join(FLUSH_S)
 
     def _shut_down(self) -> None:
-        for provider in self.inners:
+        for provider in self._sdk_providers:
             provider.force_flush(int(FLUSH_S * 1_000))
 
     def _observe(self, event: TurnEvent, turn_id: str) -> None:
@@ -166,7 +166,9 @@ class Tracing:
                 self._turn_ids[prompt] = turn_id
                 self._failed.discard(turn_id)
                 name = "sub-agent" if turn_id else "qcode"
-                parent = self._calls.get(turn_id, self._turns.get("")) if turn_id else None
+                parent: StartedSpan | None = None
+                if turn_id:  # a sub-agent, started by a call of the user's turn
+                    parent = self._calls.get(turn_id, self._turns.get(""))
                 attributes = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
                 self._turns[turn_id] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, attributes)
                 self._capture(self._turns[turn_id].span, "gen_ai.input.messages", lambda: [_part("user", prompt)])
@@ -183,7 +185,8 @@ class Tracing:
                 self._calls[call.call_id] = started
                 self._capture(started.span, "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
-                if (ended := self._calls.pop(call.call_id, None)) is not None:
+                ended = self._calls.pop(call.call_id, None)
+                if ended is not None:
                     self._capture(ended.span, "gen_ai.tool.call.result", lambda: outcome.content)
                     error = "" if state == "done" else state
                     self._end(ended, "execute_tool", {"gen_ai.tool.name": call.name}, error)
@@ -220,14 +223,18 @@ class Tracing:
         }
         address = urlsplit(provider.host)
         if address.hostname:
+            default_port = 443 if address.scheme == "https" else 80
             attributes["server.address"] = address.hostname
-            attributes["server.port"] = address.port or (443 if address.scheme == "https" else 80)
+            attributes["server.port"] = address.port or default_port
         retry = self._retries.pop(turn_id, None)
-        kind = "first"
-        if retry is not None:
+        # The first retries are sent at once and emit no `Retry` event.
+        follows_failure = turn_id in self._failed or (retry is not None and retry.reason != "max_tokens")
+        if follows_failure:
+            kind = "retry"
+        elif retry is None:
+            kind = "first"
+        else:
             kind = "continuation" if retry.is_continuation else "escalation"
-        if turn_id in self._failed or (retry is not None and retry.reason != "max_tokens"):
-            kind = "retry"  # the first retries are sent at once and emit no `Retry` event
         self._failed.discard(turn_id)
         span_attributes: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
@@ -331,7 +338,8 @@ class TracedProvider(WrappedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         started = self._tracing.begin_request(self.inner, request)
-        reply_facts, error = ReplyFacts(), "cancelled"
+        reply_facts = ReplyFacts()
+        error = "cancelled"  # unless the stream ends or fails
         try:
             async with closing_stream(self.inner.stream(request)) as stream:
                 async for event in stream:

@@ -255,8 +255,9 @@ def _with_retries(state: ReplyState, error: ProviderError) -> str:
     retries = min(
         state.consecutive_failures - 1 + state.text_resumptions, sum(record.is_retry for record in state.records)
     )
-    note = f" (after {count_text(retries, 'retry', 'retries')})"
-    return f"{error.message.rstrip('.')}{note}" if retries > 0 and error.kind.is_transient else error.message
+    if retries <= 0 or not error.kind.is_transient:
+        return error.message
+    return f"{error.message.rstrip('.')} (after {count_text(retries, 'retry', 'retries')})"
 
 
 def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
@@ -266,8 +267,9 @@ def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
         return ""
     if state.limit_waits >= MAX_LIMIT_WAITS:
         return f"after {state.limit_waits} waits"
-    max_wait = settings.limit_wait_max_s
-    return f"later than the maximum wait of {duration_text(max_wait)}" if retry_after > max_wait else ""
+    if retry_after <= settings.limit_wait_max_s:
+        return ""
+    return f"later than the maximum wait of {duration_text(settings.limit_wait_max_s)}"
 
 
 def _wait_for_limit(state: ReplyState, phase: AtRateLimit) -> list[Effect]:
@@ -371,7 +373,8 @@ def _resend_changed(state: ReplyState, attempt: Attempt, error: ProviderError, l
     is_refusal = error.kind in _REFUSALS
     if is_refusal and (handled := _resend_within_limits(state, attempt, error, learned)):
         return handled
-    if (part := refused_part(error, attempt.request)) is not None:
+    part = refused_part(error, attempt.request)
+    if part is not None:
         return _resend_without_part(state, attempt, error, part)
     return _resend_without_prefill(state, attempt, error) if is_refusal else []
 
@@ -457,7 +460,8 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     request = requests.continuation_request(
         state.plan, state.model, state.reply_drafts, max_tokens, is_broken=is_broken
     )
-    if (cap := state.fit_cap(request, max_tokens)) is None:
+    cap = state.fit_cap(request, max_tokens)
+    if cap is None:
         return compact_or_end_unsent(state, request)
     state.attempt_count += 1
     notice = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
@@ -478,10 +482,10 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
 
 
 def _keep_truncated(state: ReplyState, fallback: KeepTruncated) -> list[Effect]:
-    stop, raw_stop, note = fallback.stop, fallback.raw_stop, fallback.note
+    stop, raw_stop = fallback.stop, fallback.raw_stop
     if state.text.strip():
-        return state.finish("cut", stop, raw_stop, termination=fallback.termination, note=note)
-    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, note)
+        return state.finish("cut", stop, raw_stop, termination=fallback.termination, note=fallback.note)
+    error = ErrorInfo(ErrorKind.CONTEXT_OVERFLOW, fallback.note)
     return state.finish("failed", stop, raw_stop, termination="error", error=error)
 
 
@@ -509,8 +513,10 @@ def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
     if state.plan.output.tool_call_repair != "resume":
         return 0
     last = next((draft for draft in reversed(attempt.drafts) if draft.kind == "call"), None)
-    spec = state.tools.get(last.name) if last else None
-    return MAX_RESUMED_CALL_REQUESTS - state.resumed_calls if spec is not None and spec.writes_files else 0
+    spec = state.tools.get(last.name) if last is not None else None
+    if spec is None or not spec.writes_files:
+        return 0
+    return MAX_RESUMED_CALL_REQUESTS - state.resumed_calls
 
 
 def ask_for_arguments(state: ReplyState) -> list[Effect]:
@@ -543,7 +549,9 @@ def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> 
             arguments = None
         if arguments is None or any(name not in arguments for name in state.tools[call.name].required):
             return reject_truncated_call(state, cap, shape.raw_stop)
-        call.fragments[:], call.size, call.state = [closed], len(closed), "complete"
+        call.fragments[:] = [closed]
+        call.size = len(closed)
+        call.state = "complete"
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
     # A model that stops by itself while the JSON is still open sent something else, such as an apology.
