@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,12 +159,14 @@ class Server:
     @property
     def _can_log_in(self) -> bool:
         """Whether the client can run `qcode acp --login` in a terminal for the user."""
-        terminal = object_in(self._capabilities.get("auth")).get("terminal")
-        return terminal is True or object_in(self._capabilities.get("_meta")).get("terminal-auth") is True
+        auth = object_in(self._capabilities.get("auth"))
+        metadata = object_in(self._capabilities.get("_meta"))
+        return auth.get("terminal") is True or metadata.get("terminal-auth") is True
 
     async def _authenticate(self, params: JsonObject) -> MethodResult:
         method = params.get("methodId")
-        if method != "environment" and not (method == "login" and self._can_log_in):
+        is_offered = method == "environment" or (method == "login" and self._can_log_in)
+        if not is_offered:
             raise invalid("there is no such authentication method")
         await asyncio.to_thread(self._check_credential)
         return MethodResult({})
@@ -190,9 +193,10 @@ class Server:
     async def _reopen(self, params: JsonObject) -> EditorSession:
         """Return an open session, or open a stored one."""
         session_id = _required_text(params, "sessionId")
-        return self._open_one(session_id, _folders(params)[0]) or await self._open(params, session_id)
+        folder, _ = _folders(params)
+        return self._find_open(session_id, folder) or await self._open(params, session_id)
 
-    def _open_one(self, session_id: str | None, folder: Path) -> EditorSession | None:
+    def _find_open(self, session_id: str | None, folder: Path) -> EditorSession | None:
         """Return an open session, None if there is none. Raise `WireError` if it belongs to another folder."""
         session = self._sessions.get(session_id or "")
         if session is not None and session.folder != folder:
@@ -215,7 +219,7 @@ class Server:
         async with self._open_lock:
             if self._abandoned_opening is not None:
                 await asyncio.wait([self._abandoned_opening])
-            opened = self._open_one(session_id, folder)
+            opened = self._find_open(session_id, folder)
             if opened is not None:
                 return opened
             loop = asyncio.get_running_loop()
@@ -272,17 +276,19 @@ class Server:
             text = f"{error}. Close it there, or continue in a copy: qcode -r {options.resume} --fork-session"
             raise WireError(INTERNAL_ERROR, one_line(text, 1_000), error.info) from None
         except QcodeError as error:
-            is_credential = error.exit_code == ExitCode.NO_CREDENTIAL
-            code = AUTH_REQUIRED if is_credential else INTERNAL_ERROR
-            text = str(error) if is_credential else one_line(str(error), 1_000)
-            raise WireError(code, text, error.info) from None
+            if error.exit_code == ExitCode.NO_CREDENTIAL:
+                raise WireError(AUTH_REQUIRED, str(error), error.info) from None
+            raise WireError(INTERNAL_ERROR, one_line(str(error), 1_000), error.info) from None
 
     async def _list(self, params: JsonObject) -> MethodResult:
-        cwd, cursor = params.get("cwd"), params.get("cursor")
-        if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
-            raise invalid('"cwd" must be an absolute path')
-        after = _read_cursor(cursor)
-        return MethodResult(await asyncio.to_thread(_session_page, None if cwd is None else str(Path(cwd)), after))
+        cwd = params.get("cwd")
+        folder: str | None = None
+        if cwd is not None:
+            if not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
+                raise invalid('"cwd" must be an absolute path')
+            folder = str(Path(cwd))
+        after = _read_cursor(params.get("cursor"))
+        return MethodResult(await asyncio.to_thread(_session_page, folder, after))
 
     async def _close(self, params: JsonObject) -> MethodResult:
         session = self._session(params)
@@ -310,15 +316,18 @@ class Server:
             session.cancel()
 
     async def _set_mode(self, params: JsonObject) -> MethodResult:
-        session, mode = self._session(params), _required_text(params, "modeId")
+        session = self._session(params)
+        mode = _required_text(params, "modeId")
         return MethodResult({}, session.apply_client_change(lambda: session.settings.set_mode(mode)))
 
     async def _set_model(self, params: JsonObject) -> MethodResult:
-        session, model = self._session(params), _required_text(params, "modelId")
+        session = self._session(params)
+        model = _required_text(params, "modelId")
         return MethodResult({}, await session.change_model(model))
 
     async def _set_option(self, params: JsonObject) -> MethodResult:
-        session, option = self._session(params), _required_text(params, "configId")
+        session = self._session(params)
+        option = _required_text(params, "configId")
         value = params.get("value")
         if not isinstance(value, str):
             raise invalid('"value" must be a string')
@@ -381,10 +390,10 @@ def _check_exists(state_dir: Path, root: Path, session_id: str) -> None:
 def _read_cursor(cursor: Json) -> tuple[int, str] | None:
     if cursor is None:
         return None
-    try:
-        value = json.loads(base64.b64decode(cursor, validate=True)) if isinstance(cursor, str) else None
-    except (binascii.Error, ValueError, RecursionError):
-        value = None
+    value: Json = None
+    if isinstance(cursor, str):
+        with suppress(binascii.Error, ValueError, RecursionError):
+            value = json.loads(base64.b64decode(cursor, validate=True))
     match value:
         case [int(changed), str(session_id)]:
             return changed, session_id

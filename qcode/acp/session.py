@@ -160,7 +160,7 @@ class EditorSession:
         history = self.agent.conversation.session.history
         numbers = history.all_numbers()
         stored = [history.stored[number] for number in numbers]
-        prompts = {
+        prompt_numbers = {
             id(message.entry.message): number
             for number, message in zip(numbers, stored, strict=True)
             if message.is_turn_start
@@ -168,7 +168,7 @@ class EditorSession:
         turn = 0
         for item in replay_messages(stored):
             if isinstance(item, ReplayedPrompt):
-                turn = prompts.get(id(item.message), turn)
+                turn = prompt_numbers.get(id(item.message), turn)
             yield turn, item
 
     async def prompt(self, blocks: Json) -> MethodResult:
@@ -270,8 +270,9 @@ class EditorSession:
             "content": [text_content(approval.detail)],
             "rawInput": {"server": approval.server},
         }
-        options, request = approvals.options_of(approval), self._client.wire.ask
-        question = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, request))
+        options = approvals.options_of(approval)
+        asking = approvals.ask_permission(self.session_id, card, options, self._client.wire.ask)
+        question = asyncio.ensure_future(asking)
         self._question_tasks.add(question)
         question.add_done_callback(self._question_tasks.discard)
         await asyncio.wait([question])  # unlike `await question`, it does not raise if the question is cancelled
@@ -314,15 +315,18 @@ class EditorSession:
     ) -> None:
         """Send the events of a turn, after `notices`, and answer its prompt at the last event."""
         history = self.agent.conversation.session.history
-        cost_before, turn_before = self._session_cost(), history.latest
+        cost_before = self._session_cost()
+        turn_before = history.latest
         turn = turn_before
-        has_run_call = is_refused = False
+        has_run_call = False
+        is_refused = False
         try:
             async for event in events:
                 if self._view is None and not prompt.answer.done():
                     turn = history.latest
-                    # A compaction adds no prompt, so it has no number.
-                    key: int | str = turn if turn > turn_before else f"{turn_before}c"
+                    key: int | str = turn
+                    if turn <= turn_before:
+                        key = f"{turn_before}c"  # a compaction adds no prompt, so it has no number
                     self._view = TurnView(key, str(self.folder), self._client.features, self.send, cost_before)
                     self._begin_turn(self._view, prompt, notices)
                 if isinstance(event, ToolFinished) and event.state in ("done", "failed"):
@@ -378,7 +382,8 @@ class EditorSession:
 
     async def _ask_about_call(self, approval: CallApproval, view: TurnView, prompt: PendingPrompt) -> None:
         """Ask the client about a call, and pass its decision to the conversation."""
-        client, conversation = self._client, self.agent.conversation
+        client = self._client
+        conversation = self.agent.conversation
         card = view.card_of(approval.call)
         decision = await approvals.ask(
             approval,
@@ -453,7 +458,8 @@ class EditorSession:
 
     def _send_changed_settings(self) -> None:
         """Send the mode and the options if the mode, the model, the effort or the trust has changed."""
-        settings, sent = self._current_settings(), self._sent_settings
+        settings = self._current_settings()
+        sent = self._sent_settings
         if settings == sent:
             return
         self._sent_settings = settings
@@ -482,7 +488,9 @@ class EditorSession:
         """Return the cost of the session so far in US dollars, None if a part of it is unknown."""
         costs = [used.cost for used in self.agent.conversation.usage()]
         known = [cost for cost in costs if cost is not None]
-        return sum(known, Decimal(0)) if len(known) == len(costs) else None
+        if len(known) < len(costs):
+            return None
+        return sum(known, Decimal(0))
 
     def _after_turn(self) -> None:
         """Send the title. If the session has none yet, create one with the model in the background."""
@@ -503,7 +511,7 @@ class EditorSession:
 
 
 def _mark_as_retrieved(connecting: asyncio.Future[ModelClient | None]) -> None:
-    """Take the error of a connection, which nothing else takes if the client has cancelled its request."""
+    """Read the error of a connection. Otherwise, asyncio would log it if the client has cancelled its request."""
     if not connecting.cancelled():
         connecting.exception()
 

@@ -16,18 +16,26 @@ from typing import BinaryIO, TypeAlias
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.streams import REQUEST_OVERHEAD_BYTES, OutputLostError, Pipe, StdinReader
 from qcode.text.clean import one_line
-from qcode.text.json import Json, JsonObject, sendable
+from qcode.text.json import Json, JsonObject, object_in, sendable
 from qcode.values import dataclass
 
-PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
-AUTH_REQUIRED, NOT_FOUND, REQUEST_CANCELLED = -32000, -32002, -32800
+# The error codes of JSON-RPC.
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+UNKNOWN_METHOD = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+# The error codes of the protocol.
+AUTH_REQUIRED = -32000
+NOT_FOUND = -32002
+REQUEST_CANCELLED = -32800
+
 MAX_BACKLOG_BYTES = 256 * 1024
 """The maximum number of unread bytes; with more, a turn waits until the client has read them."""
 
 RequestId: TypeAlias = "str | int | float | None"
 Then: TypeAlias = Callable[[], object]
 """Called right after a response was sent."""
-
 
 _KINDS: Mapping[int, str] = {
     AUTH_REQUIRED: ErrorKind.NO_CREDENTIAL,
@@ -47,13 +55,13 @@ class WireError(Exception):
         self.info = info or ErrorInfo(str(_KINDS.get(code, "usage")), text)
 
     def as_json(self) -> JsonObject:
-        kind = next((kind for kind in ErrorKind if kind == self.info.kind), None)
+        is_retryable = any(kind.is_transient for kind in ErrorKind if kind == self.info.kind)
         data: JsonObject = {
             "details": one_line(str(self), 1_000),  # some clients show only this text
             "kind": str(self.info.kind),
             "status": self.info.status,
             "requestId": self.info.request_id,
-            "retryable": kind is not None and kind.is_transient,
+            "retryable": is_retryable,
         }
         return {"code": self.code, "message": str(self), "data": data}
 
@@ -156,7 +164,9 @@ class EditorWire:
 
     async def drain(self, wait_s: float) -> None:
         """Wait up to `wait_s` seconds for running requests, then cancel them."""
-        tasks = [*self._tasks, *([self._drain_task] if self._drain_task is not None else [])]
+        tasks = list(self._tasks)
+        if self._drain_task is not None:
+            tasks.append(self._drain_task)
         if tasks:
             await asyncio.wait(tasks, timeout=wait_s)
         for task in tasks:
@@ -217,7 +227,8 @@ class EditorWire:
         if "method" not in message and ("result" in message or "error" in message):
             self._handle_response(message)
             return
-        method, raw_id = message.get("method"), message.get("id")
+        method = message.get("method")
+        raw_id = message.get("id")
         request_id = _id_of(raw_id)
         is_valid_id = raw_id is None or request_id is not None
         if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not is_valid_id:
@@ -244,12 +255,14 @@ class EditorWire:
         answer = self._open_requests.get(request_id)
         if answer is None or answer.done():
             return
-        result, error = message.get("result"), message.get("error")
-        if error is not None:
-            text = error.get("message") if isinstance(error, dict) else None
-            answer.set_exception(WireError(INTERNAL_ERROR, text if isinstance(text, str) else "the client failed"))
-        else:
-            answer.set_result(result if isinstance(result, dict) else {})
+        error = message.get("error")
+        if error is None:
+            answer.set_result(object_in(message.get("result")))
+            return
+        text = object_in(error).get("message")
+        if not isinstance(text, str):
+            text = "the client failed"
+        answer.set_exception(WireError(INTERNAL_ERROR, text))
 
     def cancel_request(self, request_id: RequestId) -> None:
         """Stop a request; it is answered with an error."""
@@ -262,11 +275,10 @@ class EditorWire:
         """Answer a request, or carry out a notification."""
         then: Then | None = None
         try:
-            answer = await self._call_method(incoming)
+            answer = await self._call_method(incoming) or MethodResult({})
             if not incoming.is_notification:
-                result = answer.result if answer is not None else {}
-                self._send({"jsonrpc": "2.0", "id": incoming.request_id, "result": result})
-            then = answer.then if answer is not None else None
+                self._send({"jsonrpc": "2.0", "id": incoming.request_id, "result": answer.result})
+            then = answer.then
         except WireError as error:
             if not incoming.is_notification:
                 self._refuse(incoming.request_id, error)

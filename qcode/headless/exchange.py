@@ -115,7 +115,9 @@ class Exchange:
             return outcomes.signal_code(self._interrupts.number)
         if self._end_reason:
             return await self._run_input(InvalidLine(f"cannot read standard input: {self._end_reason}"))
-        return await self._report_no_message() if code is None else code
+        if code is None:
+            return await self._report_no_message()
+        return code
 
     async def _begin(self) -> None:
         """Prepare the conversation before the input is read; a subclass may override it."""
@@ -188,8 +190,10 @@ class Exchange:
                 self._queued[0] = _CancelledMessage()
         if control.request_id is None:
             return
-        response: JsonObject = {"subtype": "success", "request_id": control.request_id}
-        if control.subtype != "interrupt":
+        response: JsonObject
+        if control.subtype == "interrupt":
+            response = {"subtype": "success", "request_id": control.request_id}
+        else:
             text = f'"{control.subtype[:80]}" is not supported; only interrupt is'
             response = {"subtype": "error", "request_id": control.request_id, "error": text}
         # Write only what fits without blocking; the next write reports a lost reader.
@@ -270,15 +274,18 @@ class Exchange:
         A message with `client_composed` stays as it is. Raise `QcodeError` if the skill, or a command in its text, may
         not run, or if a tool server has no such prompt.
         """
-        agent, prompt = self._output.agent, message.prompt
+        agent = self._output.agent
+        prompt = message.prompt
         if message.line.get("client_composed") is True:
             return TurnPrompt(prompt, replace(options, finds_files=False))
+        # A model of the command line takes precedence over the model of a command or skill.
+        is_model_fixed = bool(agent.context.options.model)
         match = agent.custom_commands().match_command(prompt) if prompt.startswith("/") else None
         if match is not None:
             command, arguments = match
             options = replace(
                 options,
-                model="" if agent.context.options.model else command.model,
+                model="" if is_model_fixed else command.model,
                 output=command.output,
                 external_spans=command.project_ranges(arguments),
                 shown_prompt=prompt,
@@ -288,7 +295,7 @@ class Exchange:
             skill_match = agent.skills.match_typed(prompt)
             if skill_match is not None:
                 of_skill = await agent.skill_prompt(skill_match.skill, skill_match.arguments)
-                model = "" if agent.context.options.model else of_skill.options.model
+                model = "" if is_model_fixed else of_skill.options.model
                 prompt = of_skill.text
                 options = replace(of_skill.options, model=model, is_append_only=options.is_append_only)
         blocks = await self._mentioned_files(prompt, options)

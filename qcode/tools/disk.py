@@ -385,4 +385,5 @@ def explain(error: OSError, label: str) -> str:
         errno.EXDEV: "is on another device",
     }
     code = error.errno or 0
-    return f"{label} {messages.get(code) or f'failed: {os.strerror(code)}'}"
+    problem = messages.get(code) or f"failed: {os.strerror(code)}"
+    return f"{label} {problem}"

@@ -107,8 +107,10 @@ class Job:
         """Return and clear the unread output: the last state of each line, as the model gets it."""
         from qcode.text.redrawn import redrawn  # only the first read needs it
 
-        text, dropped = redrawn(self.unread), self.dropped_chars
-        self.unread, self.dropped_chars = "", 0
+        text = redrawn(self.unread)
+        dropped = self.dropped_chars
+        self.unread = ""
+        self.dropped_chars = 0
         if self.is_running:
             self.readable.clear()
         return self._with_omission(text, dropped)
@@ -118,8 +120,10 @@ class Job:
         return self._with_omission(self.recent, self.total - len(self.recent))
 
     def _with_omission(self, text: str, dropped: int) -> str:
+        if not dropped:
+            return text
         hint = f"; all of it is in {self.path}" if self.path is not None else ""
-        return f"[... {dropped:,} characters omitted{hint} ...]\n{text}" if dropped else text
+        return f"[... {dropped:,} characters omitted{hint} ...]\n{text}"
 
     def _append_output(self, text: str) -> None:
         self.recent = (self.recent + text)[-self.limit :]
@@ -237,7 +241,8 @@ class Jobs:
 
     def _add(self, command: str, scratch: Path, limit: int) -> Job:
         number = max(self._jobs, default=0) + 1
-        job = self._jobs[number] = Job(number, command, scratch / f"job-{number}.txt", limit)
+        job = Job(number, command, scratch / f"job-{number}.txt", limit)
+        self._jobs[number] = job
         job.open()
         return job
 

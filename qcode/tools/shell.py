@@ -291,9 +291,8 @@ async def run_command(
     limit = TimeLimit(timeout_s)
     clock = asyncio.get_running_loop().time
     started_at = clock()
-    program = asyncio.ensure_future(
-        run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
-    )
+    running = run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
+    program = asyncio.ensure_future(running)
     flush_task = asyncio.ensure_future(_flush_regularly(live))
     try:
         if not await _has_ended(program, context) and context.jobs is not None:
@@ -382,7 +381,11 @@ class JobsTool:
             checked = check(self.spec, arguments)
         except Refused as refused:
             return Preview("Manage background jobs?", detail="", refusal=str(refused))
-        return Preview("Manage background jobs?", f"{checked.text('action')} {checked.integer('job', 0) or ''}".strip())
+        detail = checked.text("action")
+        number = checked.integer("job", 0)
+        if number:
+            detail = f"{detail} {number}"
+        return Preview("Manage background jobs?", detail)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         jobs = context.jobs
@@ -417,8 +420,8 @@ async def _read_job(job: Job, wait_s: float) -> ToolOutcome:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await job.readable.wait()
-    text = job.read()
-    return ToolOutcome(f"{text or '[no new output]'}\n[{_job_line(job)}]", summary=f"job {job.number} {job.state}")
+    text = job.read() or "[no new output]"
+    return ToolOutcome(f"{text}\n[{_job_line(job)}]", summary=f"job {job.number} {job.state}")
 
 
 def _job_line(job: Job) -> str:

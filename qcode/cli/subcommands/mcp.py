@@ -107,7 +107,8 @@ def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
         case _:
             stray = [flag for flag in flags if flag not in _SHARED_FLAGS]
     if stray:
-        raise invalid_arguments((f"--{stray[0].replace('_', '-')}",), _USE)
+        flag = stray[0].replace("_", "-")
+        raise invalid_arguments([f"--{flag}"], _USE)
 
 
 def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
@@ -116,16 +117,18 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
         raise UsageError(f'invalid server name "{single_spaced(name, 40)}": {SERVER_NAME_RULE}')
     env = _pairs(flags.get("env", ()), "=", "--env NAME=VALUE")
     headers = _pairs(flags.get("header", ()), ":", "--header NAME:VALUE")
-    is_url = len(words) == 1 and words[0].startswith(("http://", "https://"))
-    if not words[0].strip():
+    first, *others = words
+    is_url = not others and first.startswith(("http://", "https://"))
+    is_other_url = not others and "://" in first and not is_url
+    if not first.strip():
         raise UsageError("the command of the server is empty; give a program or a URL")
-    if not is_url and len(words) == 1 and "://" in words[0]:
-        raise UsageError(f'"{single_spaced(words[0], 80)}" is not an address of a server; use http:// or https://')
+    if is_other_url:
+        raise UsageError(f'"{single_spaced(first, 80)}" is not an address of a server; use http:// or https://')
     if is_url and env:
         raise UsageError("--env is for a server with a command; a URL takes --header NAME:VALUE")
     if not is_url and (headers or "transport" in flags):
         raise UsageError("--header and --transport are for a server with a URL")
-    values: dict[str, Any] = {"url": words[0]} if is_url else {"command": words[0], "args": list(words[1:])}
+    values: dict[str, Any] = {"url": first} if is_url else {"command": first, "args": others}
     values |= {"env": env, "headers": headers, "transport": flags.get("transport", "")}
     values = {key: value for key, value in values.items() if value}
     paths = ConfigPaths.from_env(os.environ)
@@ -140,13 +143,13 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
         file = with_tilde(str(paths.config_file))
         raise UsageError(f"{file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
-    pairs = (*env.items(), *headers.items())
-    secret_names = [secret_name for secret_name, value in pairs if may_be_secret(secret_name) and "${" not in value]
-    for secret_name in secret_names:
-        hint = f"to keep it out of the file, write '${{{_variable(secret_name)}}}' instead"
-        file = with_tilde(str(paths.config_file))
-        write_stderr(f"the value of {secret_name} is stored unencrypted in {file}; {hint}")
-    write_stdout(f"added {name} to {with_tilde(str(paths.config_file))}; qcode starts it in the next session\n")
+    file = with_tilde(str(paths.config_file))
+    for secret_name, value in (*env.items(), *headers.items()):
+        if may_be_secret(secret_name) and "${" not in value:
+            reference = "${" + _variable(secret_name) + "}"
+            hint = f"to keep it out of the file, write '{reference}' instead"
+            write_stderr(f"the value of {secret_name} is stored unencrypted in {file}; {hint}")
+    write_stdout(f"added {name} to {file}; qcode starts it in the next session\n")
     return 0
 
 
@@ -210,10 +213,12 @@ def _keys(paths: ConfigPaths) -> Keys:
 
 def _list(options: Options, *, is_json: bool) -> int:
     """Print the tool servers. If the configuration is invalid, print those of other files and return its exit code."""
+    problem: ConfigError | None = None
     try:
-        settings, problem = _settings(options), None
+        settings = _settings(options)
     except ConfigError as error:
-        settings, problem = Settings(), error
+        settings = Settings()
+        problem = error
     specs, pins, context = _servers(options, settings)
     if is_json:
         write_stdout(json.dumps([_row_json(spec, pins, context) for spec in specs]) + "\n")
@@ -227,7 +232,8 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 
 def _settings(options: Options) -> Settings:
-    root, paths = find_project_root(working_folder(options.cwd)), ConfigPaths.from_env(os.environ)
+    root = find_project_root(working_folder(options.cwd))
+    paths = ConfigPaths.from_env(os.environ)
     return load(paths, os.environ, {}, root, _is_trusted(options, root, paths))
 
 
@@ -286,9 +292,10 @@ def _state(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> st
         return "off"
     if not pins.is_approved(spec, files):
         return "not approved"
-    waiting, tools = len(pins.pending(spec)), pins.tools(spec)
-    if waiting:
-        return f"{waiting} changed tools not approved"
+    pending = pins.pending(spec)
+    if pending:
+        return f"{len(pending)} changed tools not approved"
+    tools = pins.tools(spec)
     return "never started" if tools is None else f"{len(tools)} tools"
 
 
@@ -363,7 +370,8 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
 
 async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials, flags: Mapping[str, Any]) -> int:
     client_id = flags.get("client_id") or config.client_id or ""
-    client = ClientRegistration(client_id, _client_secret() if client_id else "", flags.get("callback_port") or 0)
+    secret = _client_secret() if client_id else ""
+    client = ClientRegistration(client_id, secret, flags.get("callback_port") or 0)
     problem = "--no-browser" if flags.get("no_browser") else browser_problem(os.environ)
 
     async def show(address: str) -> None:
@@ -414,6 +422,8 @@ def _sign_out(spec: ServerSpec, credentials: Credentials) -> int:
         write_stdout(f"no login of {spec.name} is stored\n")
         return 0
     problem = asyncio.run(sign_out(credentials))
-    revoked = "and its tokens are revoked" if not problem else f"but its tokens were not revoked: {visible(problem)}"
+    revoked = "and its tokens are revoked"
+    if problem:
+        revoked = f"but its tokens were not revoked: {visible(problem)}"
     write_stdout(f"the login of {spec.name} is deleted, {revoked}\n")
     return 0

@@ -72,12 +72,16 @@ class HostSession(Exchange):
         super().__init__(output)
         self.agent = output.agent
         self._link = link
-        link.wire = self.wire = HostWire(output.write)
+        self.wire = HostWire(output.write)
+        link.wire = self.wire
         self.handshake = handshake
         self.controls = requests.RunControls(output.agent, self.wire, self._end_turn)
         self._conversation = output.agent.conversation
-        self._first_model, self._first_effort = self._conversation.model, self._conversation.effort
-        self._notices = [*notices, handshake.notice] if handshake.notice else [*notices]
+        self._first_model = self._conversation.model
+        self._first_effort = self._conversation.effort
+        self._notices = list(notices)
+        if handshake.notice:
+            self._notices.append(handshake.notice)
         self._last_init: JsonObject = {}
         self._pending_uuids: list[str] = []
         """The ids of messages that wait for a turn."""
@@ -205,7 +209,8 @@ class HostSession(Exchange):
                 return await self._set_model(request.get("model"))
             case "set_max_thinking_tokens":
                 budget = request.get("max_thinking_tokens")
-                self._conversation.effort = self._first_effort if budget is None else requests.effort_of(budget)
+                effort = self._first_effort if budget is None else requests.effort_of(budget)
+                self._conversation.effort = effort
                 return {}
             case "get_context_usage":
                 return requests.context_usage(self.agent)
@@ -231,7 +236,8 @@ class HostSession(Exchange):
         """End the turn; return the answer with the ids of queued messages. With `cancels_queue`, drop the messages."""
         self._end_turn()
         waiting = [queued for queued in self._queued if isinstance(queued, UserMessage)]
-        ids: list[Json] = [uuid for queued in waiting if (uuid := _uuid(queued))]
+        uuids = [_uuid(queued) for queued in waiting]
+        ids: list[Json] = [uuid for uuid in uuids if uuid]
         if not cancels_queue:
             return {"still_queued": ids}
         for queued in waiting:
@@ -269,8 +275,10 @@ class HostSession(Exchange):
         except ValueError as refusal:
             return {"canRewind": False, "error": str(refusal)}
         problems = [*(f"{file.path} {file.doubt}" for file in plan.doubtful), *report.problems]
-        error = {"error": "; ".join(problems)} if problems else {}
-        return {"canRewind": True, "filesChanged": files, **error}
+        answer: JsonObject = {"canRewind": True, "filesChanged": files}
+        if problems:
+            answer["error"] = "; ".join(problems)
+        return answer
 
     async def _run_input(self, incoming: QueuedInput) -> int:
         match incoming:
@@ -306,7 +314,8 @@ class HostSession(Exchange):
         uuids = tuple(self._pending_uuids)
         self._pending_uuids.clear()
         output = replace(self._output, turn=prompt.options)
-        self._current_run = run = HostRun(output, self, uuids, is_composed=is_composed)
+        run = HostRun(output, self, uuids, is_composed=is_composed)
+        self._current_run = run
         try:
             return await run.run_turn(prompt.text, self._interrupts)
         finally:

@@ -78,11 +78,14 @@ class ChangeTool(ABC):
             return Preview("Change a file?", detail="", refusal=str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
-            question = f"Edit {len({step.location for step in change.steps})} files"
+            locations = {step.location for step in change.steps}
+            question = f"Edit {len(locations)} files"
         elif first.data is None:
             question = f"Delete {visible(first.location.name)}"
+        elif first.old is None:
+            question = f"Create {visible(first.location.name)}"
         else:
-            question = f"{'Create' if first.old is None else 'Edit'} {visible(first.location.name)}"
+            question = f"Edit {visible(first.location.name)}"
         changes = changed_files(change, workspace)
         return Preview(f"{question}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
@@ -107,7 +110,9 @@ def edited_files(change: PlannedChange) -> Iterator[EditedFile]:
     for step in change.steps:
         path = str(step.location.path)
         before = None if step.old is None else step.old.data
-        files[path] = EditedFile(path, files[path].before if path in files else before, step.data)
+        if path in files:
+            before = files[path].before
+        files[path] = EditedFile(path, before, step.data)
     yield from files.values()
 
 
@@ -155,7 +160,8 @@ class Edit(ChangeTool):
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         location = workspace.resolve(arguments.text("path"), "write")
-        old_text, new_text = (with_plain_newlines(arguments.text(name)) for name in ("old_text", "new_text"))
+        old_text = with_plain_newlines(arguments.text("old_text"))
+        new_text = with_plain_newlines(arguments.text("new_text"))
         if not workspace.exists(location):
             if old_text:
                 raise Refused(f"{location.label} does not exist; use write to create it")
@@ -169,7 +175,7 @@ class Edit(ChangeTool):
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{location.label} already contains this text; no change made")
-        report = f"Edited {location.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
+        report = f"Edited {location.label} {_location_and_note(edited)}"
         return plan_replacement(location, loaded, old, new, data, report)
 
 
@@ -196,7 +202,15 @@ def with_plain_newlines(value: str) -> str:
 def edit_location(edited: EditResult) -> str:
     """Return a description of the lines that an edit changed."""
     first = edited.lines[0]
-    return f"at line {first}" if len(edited.lines) == 1 else f"in {len(edited.lines)} places, first at line {first}"
+    if len(edited.lines) == 1:
+        return f"at line {first}"
+    return f"in {len(edited.lines)} places, first at line {first}"
+
+
+def _location_and_note(edited: EditResult) -> str:
+    """Return the end of the report on an edit: the changed lines, and the note if there is one."""
+    text = f"{edit_location(edited)}."
+    return f"{text} {edited.note}" if edited.note else text
 
 
 class Write(ChangeTool):
@@ -226,7 +240,8 @@ class Write(ChangeTool):
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         location = workspace.resolve(arguments.text("path"), "write")
         content = arguments.text("content")
-        size = count_text(len(content.removesuffix("\n").split("\n")) if content else 0, "line")
+        line_count = len(content.removesuffix("\n").split("\n")) if content else 0
+        size = count_text(line_count, "line")
         if not workspace.exists(location):
             document = text_file.from_text(content)
             return plan_creation(location, text_file.encode(document), document, f"Created {location.label} ({size}).")
@@ -242,7 +257,8 @@ class Write(ChangeTool):
 def _with_endings_of(old: Document, content: str) -> Document:
     """Return the document for `content`, which keeps its line endings if it has CRLF, otherwise gets those of `old`."""
     # The document gets the byte order mark of `old`: one in `content` would be the second.
-    content = content.removeprefix("\ufeff") if old.mark else content
+    if old.mark:
+        content = content.removeprefix("\ufeff")
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)
     return text_file.with_text(old, content)
@@ -308,12 +324,13 @@ def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str,
     """Return the text after all edits, and a one-line report for each edit."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
-        old_text, new_text = (with_plain_newlines(arguments.text(name)) for name in ("old_text", "new_text"))
+        old_text = with_plain_newlines(arguments.text("old_text"))
+        new_text = with_plain_newlines(arguments.text("new_text"))
         try:
             edited = replace_passage(content, old_text, new_text, label, replaces_all=arguments.flag("replace_all"))
         except Refused as refused:
             base = f" (applied to the text after edit {number - 1})" if number > 1 else ""
             raise Refused(f"Edit {number} of {len(edits)}{base}: {refused}\nNone of the edits was made.") from None
         content = edited.text
-        reports.append(f"{number}. {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}")
+        reports.append(f"{number}. {_location_and_note(edited)}")
     return content, reports
