@@ -437,9 +437,8 @@ class TurnStream:
         fields = self._fields
         unknown = next((name for name in fields if name not in TurnFields.__annotations__), None)
         if unknown is not None:
-            raise UsageError(
-                f"{unknown} is not an option of a turn; the options are {', '.join(TurnFields.__annotations__)}"
-            )
+            known_names = ", ".join(TurnFields.__annotations__)
+            raise UsageError(f"{unknown} is not an option of a turn; the options are {known_names}")
         check_limits(fields)
         budget, max_tokens = fields.get("max_budget_usd"), fields.get("max_output_tokens")
         model = fields.get("model") or ""
@@ -469,7 +468,7 @@ class TurnStream:
                 # A program decides with `wait_for_limit` whether to wait.
                 self._conversation.answer(LIMIT_ID, Deny())
             case ToolFinished(outcome=made, state="done") | AgentEvent(event=ToolFinished(outcome=made, state="done")):
-                self._diffs += [made.diff] if made.diff else []
+                self._diffs.append(made.diff)  # empty for a call that changed no file
             case ReplyFinished():
                 self._reply_count += 1
             case UsageUpdated():
@@ -532,8 +531,9 @@ class TurnStream:
         if self._result is not None:
             return
         ended = self._end_event = self._end_event or self._unfinished_end()
-        is_valid = self._answer_type is not None and subtype(ended) == "success"
-        output = self._answer_type.value(ended.text) if self._answer_type is not None and is_valid else None
+        output = None
+        if self._answer_type is not None and subtype(ended) == "success":
+            output = self._answer_type.value(ended.text)
         self._result = Result(
             text=ended.text,
             output=output,

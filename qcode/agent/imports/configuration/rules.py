@@ -131,7 +131,7 @@ def add_opencode_rules(file: SettingsFile) -> None:
 def _add_opencode_rule(
     file: SettingsFile, tool: str, pattern: str, effect: RuleEffect, label: str, location: str
 ) -> None:
-    """Add a finding for one rule of OpenCode: `label` is its name for the user, `*` the pattern for every use."""
+    """Add a finding for one rule of OpenCode. `label` names the rule for the user; `*` matches every use."""
     claude_tool = CLAUDE_TOOLS.get(tool.lower(), tool)
     covers_everything = pattern == "*"
     if effect not in RULE_EFFECTS:
