@@ -252,7 +252,7 @@ class ModelFellBack:
     None if that model was skipped because its limit has not ended yet, or if `has_returned` is True.
     """
     has_returned: bool = False
-    """The turn waited until the rate limit of `to_model` ended."""
+    """The turn returns to `to_model`, because its rate limit has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +368,9 @@ class ToolPayloadRepair:
     issue: str
     """The fault: `cut_arguments`, `malformed_arguments`, `damaged_arguments` or `malformed_call`."""
     attempted: bool
-    """The model was asked to send the call again, or the rest of it; or the next request asks for it."""
+    """The model was asked to send the call again or to complete it, or the next request will ask for that."""
     succeeded: bool
-    """The call is complete now, or the provider could parse the call that was sent again."""
+    """The call was completed, or was sent again and could be parsed."""
 
 
 RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
@@ -519,5 +519,5 @@ TurnEvent: TypeAlias = (
 
 
 def inner_id(call_id: str, inner: str) -> str:
-    """Return the conversation's id for `inner`, a call of a sub-agent. The call `call_id` started the sub-agent."""
+    """Return an id that is unique in the conversation, for the call `inner` of the sub-agent that `call_id` started."""
     return f"{call_id}/{inner}"

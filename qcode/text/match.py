@@ -21,6 +21,15 @@ from qcode.values import dataclass
 
 # The bit of each letter in a mask; a path is skipped if its mask lacks a letter of the query.
 _LETTERS = {letter: 1 << index for index, letter in enumerate("abcdefghijklmnopqrstuvwxyz0123456789._-/")}
+# The ranks of a matching path, best first. If the query contains a slash, the first two are about components of the
+# path: the query matches at its start, or at the start of a later component. Otherwise they are about the file name.
+_AT_START = 0
+_AT_WORD_START = 1
+_IN_NAME = 2
+_IN_PATH = 3
+_SCATTERED_IN_NAME = 4
+_SCATTERED_IN_PATH = 5
+
 _RECENT_BONUS = 2
 """The number of ranks by which a recently used path moves up."""
 _MAX_CANDIDATES = 20_000
@@ -57,18 +66,19 @@ class Lines:
     @staticmethod
     def of(texts: Iterable[str]) -> Lines:
         lines = tuple(texts)
-        starts, start = [], 1
+        starts: list[int] = []
+        start = 1
         for text in lines:
             starts.append(start)
             start += len(text) + 1
         return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
-    def containing(self, words: str) -> Iterator[tuple[int, int]]:
-        """Yield the number of each text that contains `words`, and the index of its first match."""
+    def containing(self, words: str) -> Iterator[int]:
+        """Yield the number of each text that contains `words`."""
         position = self.joined.find(words)
         while position >= 0:
             number = bisect_right(self.starts, position) - 1
-            yield number, position - self.starts[number]
+            yield number
             position = self.joined.find(words, self.starts[number] + len(self.texts[number]))
 
     def starting_with(self, words: str) -> Iterator[int]:
@@ -158,11 +168,12 @@ class FuzzySearch:
             ranked = {
                 path_number: rank for path_number, rank in ranked.items() if index.lower.texts[path_number] != words
             }
-        order = {path_number: position for position, path_number in enumerate(latest)}
-        best = sorted(
-            ranked, key=lambda path_number: (ranked[path_number], order.get(path_number, len(order)), path_number)
-        )[:limit]
-        return tuple(self._match(path_number, words) for path_number in best)
+        recency = {path_number: position for position, path_number in enumerate(latest)}
+
+        def sort_key(path_number: int) -> tuple[int, int, int]:
+            return ranked[path_number], recency.get(path_number, len(recency)), path_number
+
+        return tuple(self._match(path_number, words) for path_number in sorted(ranked, key=sort_key)[:limit])
 
     def _match(self, path_number: int, words: str) -> FileMatch:
         path, lower = self._index.paths[path_number], self._index.lower.texts[path_number]
@@ -174,19 +185,22 @@ class FuzzySearch:
         index = self._index
         names, lower = index.names, index.lower
         if "/" in words:
-            yield 0, lower.starting_with(words)
-            yield 1, (number for number, _ in islice(lower.containing(f"/{words}"), _MAX_CANDIDATES))
+            yield _AT_START, lower.starting_with(words)
+            yield _AT_WORD_START, islice(lower.containing(f"/{words}"), _MAX_CANDIDATES)
         else:
-            yield 0, names.starting_with(words)
-            inside = islice(names.containing(words), _MAX_CANDIDATES)
-            yield 1, (number for number, start in inside if _is_start(names.texts[number], start))
-            yield 2, (number for number, _ in names.containing(words))
-        yield 3, (number for number, _ in lower.containing(words))
+            yield _AT_START, names.starting_with(words)
+            containing = islice(names.containing(words), _MAX_CANDIDATES)
+            yield (
+                _AT_WORD_START,
+                (number for number in containing if _name_rank(names.texts[number], words) != _IN_NAME),
+            )
+            yield _IN_NAME, names.containing(words)
+        yield _IN_PATH, lower.containing(words)
         candidates = self._narrow(words)
         has_letters = _scattered_pattern(words).search
         if "/" not in words:
-            yield 4, (number for number in candidates if has_letters(names.texts[number]))
-        yield 5, (number for number in candidates if has_letters(lower.texts[number]))
+            yield _SCATTERED_IN_NAME, (number for number in candidates if has_letters(names.texts[number]))
+        yield _SCATTERED_IN_PATH, (number for number in candidates if has_letters(lower.texts[number]))
 
     def _narrow(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
@@ -207,31 +221,29 @@ def _rank(name: str, path: str, words: str) -> int | None:
     if rank is not None:
         return rank
     if words in path:
-        return 3
+        return _IN_PATH
     has_letters = _scattered_pattern(words).search
     if "/" not in words and has_letters(name):
-        return 4
-    return 5 if has_letters(path) else None
+        return _SCATTERED_IN_NAME
+    return _SCATTERED_IN_PATH if has_letters(path) else None
 
 
 def _folder_rank(path: str, words: str) -> int | None:
-    """Return the rank of a path that contains `words`, which name a folder, at the start of a component."""
+    """Return the rank of a path that contains `words`, which name a folder, at the start of a component, or None."""
     if path.startswith(words):
-        return 0
-    return 1 if f"/{words}" in path else None
+        return _AT_START
+    return _AT_WORD_START if f"/{words}" in path else None
 
 
 def _name_rank(name: str, words: str) -> int | None:
-    """Return the rank of a file whose name contains `words`."""
+    """Return the rank of a file by the first match of `words` in its name; None if there is none."""
     position = name.find(words)
-    if position <= 0:
-        return 0 if position == 0 else None
-    return 1 if _is_start(name, position) else 2
-
-
-def _is_start(name: str, position: int) -> bool:
-    """Return whether a word of a name starts at `position`."""
-    return position == 0 or not name[position - 1].isalnum()
+    if position < 0:
+        return None
+    if position == 0:
+        return _AT_START
+    is_word_start = not name[position - 1].isalnum()
+    return _AT_WORD_START if is_word_start else _IN_NAME
 
 
 def _mask(text: str, cache: dict[str, int]) -> int:

@@ -314,31 +314,41 @@ class LinearApp:
         name_and_argument = split_command(text)
         if text.startswith("!"):
             await self._run_shell_line(text[1:].strip())
-            return
-        if name_and_argument is None and self.context.api_key_guard.holds_back(text):
+        elif name_and_argument is not None:
+            await self._run_command(text, *name_and_argument)
+        elif self.context.api_key_guard.holds_back(text):
             self.view.add_notice("warning", API_KEY_HELD_BACK.format(advice="qcode auth login PROVIDER stores a key"))
-            return
-        if name_and_argument is None:
-            await self._run_turn(text)
-            return
-        name, argument = name_and_argument
-        command = find_command(name, self.context.commands)
-        if command is None and ":" in name and self.agent.servers is not None:
-            await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
-        elif command is None and (screen_command := find_command(name, COMMANDS)) is not None:
-            alternative = _ALTERNATIVES.get(screen_command.id, "/help lists the commands.")
-            self.view.add_notice("warning", f"/{name} is not available in the linear mode. {alternative}")
-        elif command is None:
-            self.view.add_notice("warning", unknown_command(name, self.context.commands))
-        elif problem := unexpected_argument(name, argument, command):
-            self.view.add_notice("warning", problem)
         else:
-            with self._command_view.failures.report_errors():
-                command.run(self.context, argument)
-            await self._finish_pending_work()
-            prompt, self.prompt_to_send = self.prompt_to_send, None
-            if prompt is not None:
-                await self._run_turn(prompt.text, prompt.options)
+            await self._run_turn(text)
+
+    async def _run_command(self, text: str, name: str, argument: str) -> None:
+        """Run the command of a typed line `text`, or say why it cannot run."""
+        command = find_command(name, self.context.commands)
+        if command is None:
+            if ":" in name and self.agent.servers is not None:
+                await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
+            else:
+                self.view.add_notice("warning", self._missing_command(name))
+            return
+        problem = unexpected_argument(name, argument, command)
+        if problem:
+            self.view.add_notice("warning", problem)
+            return
+        with self._command_view.failures.report_errors():
+            command.run(self.context, argument)
+        await self._finish_pending_work()
+        prompt = self.prompt_to_send
+        self.prompt_to_send = None
+        if prompt is not None:
+            await self._run_turn(prompt.text, prompt.options)
+
+    def _missing_command(self, name: str) -> str:
+        """Return the message for a command that the linear mode does not have."""
+        screen_command = find_command(name, COMMANDS)
+        if screen_command is None:
+            return unknown_command(name, self.context.commands)
+        alternative = _ALTERNATIVES.get(screen_command.id, "/help lists the commands.")
+        return f"/{name} is not available in the linear mode. {alternative}"
 
     async def _run_shell_line(self, line: str) -> None:
         """Run a line in the shell and wait for its end."""

@@ -69,6 +69,19 @@ def _is_number_list(typed: str) -> bool:
     return typed.replace(",", "").replace(" ", "").isdigit()
 
 
+def _choice_prompt(form: Form) -> str:
+    """Return the prompt of a question with choices, such as `Answer (1 to 3, several as 1,2, or your own words): `."""
+    several = ", several as 1,2" if form.is_multi_select else ""
+    own_words = ", or your own words" if form.text_decision is Answer else ""
+    return f"Answer (1 to {len(form.options)}{several}{own_words}): "
+
+
+def _is_answer_text(typed: str, form: Form) -> bool:
+    """Return whether a line that matches no choice is an answer in the user's own words. A wrong number is not."""
+    is_number = _is_number_list(typed) if form.is_multi_select else typed.isdigit()
+    return form.text_decision is Answer and bool(typed) and not is_number
+
+
 @dataclass(frozen=True, slots=True)
 class _ChoiceResult:
     """The result of a question with choices."""
@@ -143,7 +156,8 @@ class LinearQuestions:
                 confirmation = confirmation_form(result, form)
                 self._view.print_text(confirmation.reason)
                 self._show_choices(confirmation.options)
-                result = (await self._choose(confirmation, None)).result
+                confirmed = await self._choose(confirmation, None)
+                result = confirmed.result
                 if result is BACK:
                     self._show_choices(form.options)
                     continue
@@ -160,27 +174,27 @@ class LinearQuestions:
     async def _choose(self, form: Form, draft: Draft | None) -> _ChoiceResult:
         """Read lines until one of them is a choice, or a decision by its text."""
         rejected = ""
-        takes_text = form.text_decision is Answer
-        own_words = ", or your own words" if takes_text else ""
-        several = ", several as 1,2" if form.is_multi_select else ""
         while not self._is_cancelled():
-            line = await self._terminal.ask(f"Answer (1 to {len(form.options)}{several}{own_words}): ")
+            line = await self._terminal.ask(_choice_prompt(form))
             if line is None:
                 break
             typed = line.strip()
             if typed.lower() == EDIT_LETTER and draft is not None:
-                if (revised := await self._edit_call(draft)) is not None:
+                revised = await self._edit_call(draft)
+                if revised is not None:
                     return _ChoiceResult(revised)
                 continue
-            if form.is_multi_select and (chosen := options_in_list(typed, form.options)):
-                return _ChoiceResult(await self._answer_of(chosen, form))
+            listed = options_in_list(typed, form.options) if form.is_multi_select else ()
+            if listed:
+                return _ChoiceResult(await self._answer_of(listed, form))
             matches = matching_options(typed, form.options)
             if len(matches) == 1:
-                if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
-                    self._view.print_text(f"Chosen: {matches[0].label}.")
-                return _ChoiceResult(matches[0], rejected)
-            is_number = _is_number_list(typed) if form.is_multi_select else typed.isdigit()
-            if takes_text and typed and not matches and not is_number:
+                (option,) = matches
+                is_whole_label = typed.lower() == option.label.lower()
+                if not is_whole_label and option_of(typed.lower(), form.options) is None:
+                    self._view.print_text(f"Chosen: {option.label}.")
+                return _ChoiceResult(option, rejected)
+            if not matches and _is_answer_text(typed, form):
                 return _ChoiceResult(Answer(typed))
             if " " in typed and not form.is_multi_select:
                 rejected = typed

@@ -25,8 +25,9 @@ from qcode.values import dataclass
 WriteText = Callable[[str], None]
 """Prints text, which may have several lines, without wrapping it."""
 
-_HEAD_LINES, _TAIL_LINES = 20, 20
-"""The lines of a truncated result that are printed: its first and its last ones."""
+_HEAD_LINES = 20
+_TAIL_LINES = 20
+"""The numbers of the first and the last lines that are printed of a truncated result."""
 MAX_KEPT_RESULTS = 50
 """The number of truncated results that `/output` can print in full."""
 _OUTPUT_INDENT = "  "
@@ -193,11 +194,13 @@ class LinearView:
 
     def print_open_line(self) -> None:
         """Print the unfinished last line of the streamed text, because something else is printed next."""
-        line, self._partial_line = self._partial_line, ""
+        line = self._partial_line
+        self._partial_line = ""
         if line.strip():
             self._print_blank_lines()
             self._write(self._wrapped(clean(line)))
-        self._fence, self._blank_lines = None, 0
+        self._fence = None
+        self._blank_lines = 0
 
     def restart(self, label: str) -> None:
         self.settle()
@@ -221,9 +224,8 @@ class LinearView:
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         # A screen reader may skip the `!` of a shell line.
-        self._calls[call_id] = _ShownCall(
-            "Shell" if name == "!" else verb(one_line(name, 60)), argument, is_plan=name == EXIT_PLAN_MODE
-        )
+        title = "Shell" if name == "!" else verb(one_line(name, 60))
+        self._calls[call_id] = _ShownCall(title, argument, is_plan=name == EXIT_PLAN_MODE)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -236,7 +238,8 @@ class LinearView:
             if update.state == "running" and not call.is_plan:
                 title = f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}."
                 self._print(wrap_command(title, self._columns()))
-        if call.state not in _STATE_PHRASES:
+        has_ended = call.state in _STATE_PHRASES
+        if not has_ended:
             return
         has_result = update.output is not None or update.diff is not None or update.plan is not None
         if update.state is not None and not has_result:
@@ -288,13 +291,17 @@ class LinearView:
 
     def _wrapped(self, line: str) -> str:
         """Return a line of a reply, wrapped between words unless it is inside a code fence."""
-        is_code, self._fence = self._fence is not None, fence_after(self._fence, line)
-        return line if is_code or self._fence is not None else wrap(line, self._columns())
+        was_in_fence = self._fence is not None
+        self._fence = fence_after(self._fence, line)
+        is_in_fence = self._fence is not None
+        # The line that opens a fence, and the line that closes it, belong to the code.
+        return line if was_in_fence or is_in_fence else wrap(line, self._columns())
 
     def _end_thinking(self) -> None:
         if self._thinking_since is None:
             return
-        seconds, self._thinking_since = self._clock() - self._thinking_since, None
+        seconds = self._clock() - self._thinking_since
+        self._thinking_since = None
         self.print_open_line()
         self._speaker = ""
         if seconds >= 1:
@@ -314,11 +321,13 @@ class LinearView:
         result = f"{call.name} {_STATE_PHRASES[call.state]}" + (f": {notes}" if notes else ".")
         # The question about a call has shown its diff or plan. A call that the user edited has another one.
         asked_text = self._asked_texts.pop(call_id, "").strip()
-        if plan := call.plan.strip():
-            title = (one_line(call.summary) or "Plan") if call.state == "done" else result
-            rows = [f"  {line}" for line in clean(plan).split("\n")] if plan != asked_text else []
+        plan = call.plan.strip()
+        if plan:
+            is_approved = call.state == "done"
+            title = (one_line(call.summary) or "Plan") if is_approved else result
             reason = self._output_lines("".join(call.output))
-            self._print(wrap("\n".join([title, *reason, *rows]), self._columns()))
+            plan_lines = [] if plan == asked_text else [f"  {line}" for line in clean(plan).split("\n")]
+            self._print(wrap("\n".join([title, *reason, *plan_lines]), self._columns()))
         else:
             lines = self._result_lines(call, asked_text)
             self._print("\n".join([wrap(result, self._columns()), *lines]))

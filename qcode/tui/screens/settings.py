@@ -5,7 +5,7 @@ A change is written to the user's config file, then applied to the running app i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -315,12 +315,15 @@ def value_text(setting: Setting) -> str:
 
 
 def _sort_key(setting: Setting) -> tuple[int, int]:
-    """Return the position of the setting's group, and that of the setting in the group; unknown ones come last."""
-    table = setting.name.partition(".")[0] if "." in setting.name else ""
-    tables, names = list(_GROUP_HEADINGS), list(LABELS)
-    group_position = tables.index(table) if table in tables else len(tables)
-    position_in_group = names.index(setting.name) if setting.name in names else len(names)
-    return group_position, position_in_group
+    """Return the position of the setting's group, and that of the setting in the group."""
+    table, dot, _ = setting.name.partition(".")
+    return _position(table if dot else "", _GROUP_HEADINGS), _position(setting.name, LABELS)
+
+
+def _position(name: str, names: Iterable[str]) -> int:
+    """Return the position of `name` in `names`; an unknown name comes after all of them."""
+    ordered = list(names)
+    return ordered.index(name) if name in ordered else len(ordered)
 
 
 def about_setting(setting: Setting, width: int) -> Content:

@@ -112,12 +112,13 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     had_focus = False
     """A widget had the focus when the last key or paste arrived."""
     _is_lent = False
+    """Another program has the terminal."""
     _is_holding = False
-    """A key is on its way to its binding, or a screen is opening."""
+    """Input is held back, because a key is on its way to its binding, or a screen is opening."""
+    _held_input: tuple[events.Key | events.Paste, ...] = ()
+    """The keys and pastes that are held back."""
     _works_held_for: frozenset[int] = frozenset()
     """The hold numbers of the works that may still open a screen."""
-    _held_input: tuple[events.Key | events.Paste, ...] = ()
-    """The keys and pastes that arrived meanwhile."""
     _hold_number = 0
     """The number of times that input was held back. The end of an earlier hold must not release input too soon."""
 
@@ -174,9 +175,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         if not is_consumed:
             nodes = tuple(target.ancestors_with_self)
             if isinstance(event, events.Key) and event.key == "enter":
-                # After its binding, a message such as `Input.Submitted` goes the same way. Each widget on the way may
+                # After the key, a message such as `Input.Submitted` passes through the same queues. Each widget may
                 # answer it with another message, which is behind it in the same queue.
-                nodes = tuple(node for node in nodes for _ in range(2)) * 2
+                each_twice = [node for node in nodes for _ in range(2)]
+                nodes = (*each_twice, *each_twice)
             self._follow_key(nodes, self._begin_hold())
 
     def _hold_for_screen(self, screen: Screen[Any]) -> None:
@@ -244,7 +246,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         if number != self._hold_number or self._works_held_for:
             return
         self._is_holding = False
-        held, self._held_input = self._held_input, ()
+        held = self._held_input
+        self._held_input = ()
         for index, event in enumerate(held, 1):
             # `on_event` of the subclass has seen the event already: before the agent is ready, it would queue it again,
             # behind newer events.
@@ -256,7 +259,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     @contextmanager
     def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
-        suspension, driver = self.suspend(), driver_of(self)
+        suspension = self.suspend()
+        driver = driver_of(self)
         # The driver writes `SUSPENDED` when it suspends with an automatic restart, as after Ctrl+Z. Textual turns the
         # restart off only after it has suspended the driver, so it is turned off here.
         no_restart = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()

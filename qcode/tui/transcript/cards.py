@@ -26,6 +26,7 @@ from qcode.tui.transcript.line import (
     Line,
     Span,
     crop,
+    estimate_rows,
     expand_tabs,
     prefix,
     shorten_start,
@@ -249,16 +250,17 @@ class Card(Foldable):
             self._summary = tidy(update.summary).replace("\n", " ")
         self.touch()
 
-    def size(self) -> tuple[int, int]:
+    def estimated_rows(self, width: int) -> int:
         if self._plan:
-            return len(self._plan), self._plan.count("\n")
+            return estimate_rows(self._plan, width)
+        argument = self._argument.replace("\n", " ")
         if self.is_unfolded:
-            return len(self._argument), len(self._detail or self._output) + len(self._diff)
+            return estimate_rows(argument, width) + len(self._detail or self._output) + len(self._diff)
         if self.is_read_only:
-            return 0, 0
+            return 1
         output_rows = min(len(self._output), _HEAD_LINES + _TAIL_LINES + 1)
         diff_rows = min(len(self._diff), _DIFF_HEAD_ROWS + _DIFF_TAIL_ROWS + 1)
-        return min(len(self._argument), 80), output_rows + diff_rows
+        return estimate_rows(argument[:80], width) + output_rows + diff_rows
 
     def has_two_forms(self, width: int) -> bool:
         # Long output has a short form for certain, and laying out all of it would take long.
@@ -387,22 +389,26 @@ class Card(Foldable):
         return self._slot() != "card-failed" or needed_cells <= width
 
     def _only_row(self, width: int) -> Line:
-        """Return the whole card in one row. If it is too long, argument and status are cut.
+        """Return the whole card in one row: icon, name, argument, status. Argument and status are cut if needed.
 
-        The argument gets what it needs, up to half of the row, and then what the status does not need.
+        The status leaves the argument the cells that it needs, but at most half of those after the name. The argument
+        then gets all that the status leaves.
         """
-        free_width = width - 2 - cell_len(self._name)
-        reserved = min(cell_len(self._argument) + 1, free_width // 2) if self._argument else 0
-        status = shorten_to_clauses(self._status(), max(0, free_width - reserved - 2))
-        # A name that is padded to the width of the longest one ends in a blank.
-        blanks = " " if not self._argument and self._name.endswith(" ") else "  "
-        status = f"{blanks}{status}" if status else ""
-        spans: list[Span] = [(f"{_ICONS[self.state]} ", style_of(self._slot())), (self._name, style_of("card-title"))]
-        # The icon and a blank, and a blank before the argument, take 3 cells.
-        available_width = width - 3 - cell_len(self._name) - cell_len(status)
-        if self._argument and available_width > 1:
+        icon = f"{_ICONS[self.state]} "
+        cells_after_name = width - cell_len(icon) - cell_len(self._name)
+        reserved_cells = 0
+        if self._argument:
+            reserved_cells = min(cell_len(f" {self._argument}"), cells_after_name // 2)
+        status = shorten_to_clauses(self._status(), max(0, cells_after_name - reserved_cells - 2))
+        if status:
+            # A name that is padded to the width of the longest one ends in a blank.
+            ends_in_blank = not self._argument and self._name.endswith(" ")
+            status = f" {status}" if ends_in_blank else f"  {status}"
+        spans: list[Span] = [(icon, style_of(self._slot())), (self._name, style_of("card-title"))]
+        argument_cells = cells_after_name - cell_len(status) - 1  # a blank precedes the argument
+        if self._argument and argument_cells > 1:
             shorten = shorten_start if self._is_argument_path else crop
-            argument = shorten(self._argument.replace("\n", " "), available_width)
+            argument = shorten(self._argument.replace("\n", " "), argument_cells)
             spans.append((f" {argument}", style_of("card-argument")))
         if status:
             spans.append((status, style_of("card-failed" if self._slot() == "card-failed" else "dim")))

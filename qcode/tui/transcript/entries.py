@@ -21,6 +21,7 @@ from qcode.tui.transcript.line import (
     TextStyle,
     count_letters,
     crop,
+    estimate_rows,
     prefix,
     row_of_letter,
     style_of,
@@ -84,9 +85,9 @@ class Entry:
         """Return the rows at `width` cells, without the gap."""
         raise NotImplementedError
 
-    def size(self) -> tuple[int, int]:
-        """Return the number of characters and line breaks of the text, for the estimated height."""
-        return 0, 0
+    def estimated_rows(self, width: int) -> int:
+        """Return about how many rows the entry has, without the gap, if it is not laid out."""
+        return 1
 
     def is_laid_out(self, width: int) -> bool:
         """Return whether the rows are current at this width."""
@@ -107,8 +108,7 @@ class Entry:
         """Return the number of rows, gap included: exact if the entry is laid out, otherwise an estimate."""
         if self.is_laid_out(width):
             return self._gap_above + len(self._lines)
-        characters, breaks = self.size()
-        return self.gap + 1 + breaks + characters // max(1, width)
+        return self.gap + self.estimated_rows(width)
 
     def line(self, index: int, width: int) -> Line | None:
         """Return a row as last laid out, even if the text has grown since; None if there is no such row."""
@@ -185,8 +185,8 @@ class TextEntry(Entry):
         self._symbol = symbol
         self._symbol_style = symbol_style or style
 
-    def size(self) -> tuple[int, int]:
-        return len(self._text), self._text.count("\n")
+    def estimated_rows(self, width: int) -> int:
+        return estimate_rows(self._text, width)
 
     def source(self) -> str:
         return self._text
@@ -330,8 +330,8 @@ class ReplyEntry(Entry):
         self._fed_items = 0
         self._is_live = True
 
-    def size(self) -> tuple[int, int]:
-        return sum(len(text) for _, text in self._items), sum(text.count("\n") for _, text in self._items)
+    def estimated_rows(self, width: int) -> int:
+        return estimate_rows("".join([text for _, text in self._items]), width)
 
     def source(self) -> str:
         return "".join([text for kind, text in self._items if kind == "text"])
@@ -440,10 +440,10 @@ class ReasoningEntry(Foldable):
     def is_live(self) -> bool:
         return self._seconds is None
 
-    def size(self) -> tuple[int, int]:
+    def estimated_rows(self, width: int) -> int:
         if not self.is_unfolded:
-            return 0, 0
-        return sum(map(len, self._deltas)), 1 + sum(delta.count("\n") for delta in self._deltas)
+            return 1
+        return 1 + estimate_rows(self.source(), width)  # the header, and the text
 
     def append(self, text: str) -> None:
         self._deltas.append(text)

@@ -415,6 +415,11 @@ def _split_spans(spans: Sequence[Span], rows: Sequence[RowRange]) -> list[tuple[
     return result
 
 
+def estimate_rows(text: str, width: int) -> int:
+    """Return about how many rows a text takes, by the number of its characters and line breaks."""
+    return 1 + text.count("\n") + len(text) // max(1, width)
+
+
 def crop(text: str, width: int) -> str:
     """Return `text` in at most `width` cells, with an ellipsis if it was cut. `shorten` also cleans it."""
     if cell_len(text) <= width:

@@ -258,7 +258,7 @@ def test_narrow_card_keeps_the_name_of_the_file() -> None:
 def test_long_status_leaves_half_of_a_narrow_row_to_the_argument() -> None:
     card = Card("read", "src/cart.py", Clock())
     card.change(CardUpdate(state="done", summary="call found in reply text · 120 lines"))
-    assert rows(card, 36) == ["✓ Read   src/cart.py  tool call…"]
+    assert rows(card, 36) == ["✓ Read   src/cart.py  call found in…"]
     assert rows(card, 16) == ["✓ Read   …art.py"]
 
 
