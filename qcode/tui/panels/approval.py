@@ -243,6 +243,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._open_field()
         return self.is_writing_text
 
+    @on(AnswerField.Left)
     def go_back(self) -> bool:
         """Return from the text field or a warning to the choices; return False if neither is open."""
         self._held_keys.end()
@@ -297,10 +298,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         held = self._held_keys.end()
         if held is None or not (event.key == "enter" or event.is_printable or held.option.can_be_toggled):
             return False
-        if held.option.can_be_toggled and self._is_answer(event) and not held.is_in_burst_with(event):
+        is_burst = held.is_in_burst_with(event)
+        if held.option.can_be_toggled and self._is_answer(event) and not is_burst:
             self._choose(held.option)
             return False
-        if "enter" in (event.key, held.key) and not held.is_in_burst_with(event):
+        if (event.key == "enter" or held.key == "enter") and not is_burst:
             self._choose(held.option)
             return True
         self._index = held.index_before
@@ -398,10 +400,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.is_writing_text:
             self._paint()
 
-    @on(AnswerField.Left)
-    def _leave_field(self) -> None:
-        self.go_back()
-
     @on(AnswerField.Sent)
     def _decide_by_text(self, event: AnswerField.Sent) -> None:
         event.stop()
@@ -465,7 +463,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._typed.open()
         self._text_field.placeholder = self._form.hint
         if approval.id != self._text_field_id:
-            self._text_field.text, self._text_field_id, self._moved_draft = "", approval.id, None
+            self._text_field.text = ""
+            self._text_field_id = approval.id
+            self._moved_draft = None
         self.view.open(self._shown_detail)
         if self._form.begins_with_text:
             self._open_field()

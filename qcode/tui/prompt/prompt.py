@@ -476,7 +476,8 @@ class Prompt(EditingArea):
             rows = (*self._sources.resources(mention.query), *file_choices(files.matches))
             self._menu.offer(rows, is_first_chosen=True, keeps_chosen=has_new_files)
             return
-        self._completed_range, self._is_mention = ((0, 0), self.document.end), False
+        self._completed_range = (0, 0), self.document.end
+        self._is_mention = False
         typed_argument = self.text.partition(" ")[2].strip()
         is_name = " " not in self.text
         # After `/model ` no choice is highlighted, so that Enter sends the command without an argument.
@@ -554,8 +555,9 @@ class Prompt(EditingArea):
             self._search.move(1 if event.key == "up" else -1)
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
-            words = self._search.words
-            words = words + (event.character or "") if event.is_printable else words[:-1]
+            words = self._search.words[:-1]
+            if event.is_printable:
+                words = self._search.words + (event.character or "")
             self._search.set_matches(words, self.prompt_history.matches(words) if words else ())
             self._show_match()
         else:
