@@ -14,7 +14,7 @@ import ssl
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import urlsplit
 
 from qcode import __version__
@@ -183,7 +183,8 @@ class DirectClient:
         if is_secure and self._tls is None:
             await run_in_thread(self.prepare)
         limit = self._connection.timeouts.connect
-        return await connect(parts.hostname or "", parts.port or (443 if is_secure else 80), tls=self._tls, limit=limit)
+        default_port = 443 if is_secure else 80
+        return await connect(parts.hostname or "", parts.port or default_port, tls=self._tls, limit=limit)
 
     def _idle_wire(self) -> HttpConnection | None:
         """Return an idle connection that can be reused, None if there is none. Expired connections are closed."""
@@ -234,7 +235,9 @@ def _request_bytes(post: PostRequest) -> bytes:
     headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
     headers["content-length"] = str(len(post.body))
     headers = {_USUAL_SPELLINGS.get(name, name): value for name, value in headers.items()}
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    target = parts.path or "/"
+    if parts.query:
+        target = f"{target}?{parts.query}"
     try:
         return write_head("POST", target, headers) + post.body
     except ValueError as error:
@@ -254,7 +257,8 @@ async def _send(wire: HttpConnection, request: bytes) -> DirectResponse:
 async def _read_head(wire: HttpConnection) -> DirectResponse:
     """Return the response as soon as its head is complete. Raise `ConnectionBroken`."""
     try:
-        reader, body = ResponseReader(), b""
+        reader = ResponseReader()
+        body = b""
         while not reader.status:
             data = await wire.read()
             if not data:
@@ -284,9 +288,9 @@ def can_connect_directly(
 
     `variables` are environment variables that change the SDK's requests, apart from key and address.
     """
-    if not _PLAIN_URL.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
-        return False
-    return not _has_proxy(connection.base_url, environ)
+    is_plain = _PLAIN_URL.fullmatch(connection.base_url) is not None
+    has_variable = any(environ.get(name) for name in variables)
+    return is_plain and not has_variable and not _has_proxy(connection.base_url, environ)
 
 
 class DirectProvider(SdkProvider[ClientT]):
@@ -319,9 +323,11 @@ class DirectProvider(SdkProvider[ClientT]):
 
     @asynccontextmanager
     async def _open_response(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
-        opened = (
-            super()._open_response(request) if self._direct is None else self._direct.open(self._build_post(request))
-        )
+        opened: AbstractAsyncContextManager[ResponseStream]
+        if self._direct is None:
+            opened = super()._open_response(request)
+        else:
+            opened = self._direct.open(self._build_post(request))
         async with opened as response:
             yield response
 

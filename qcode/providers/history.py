@@ -65,7 +65,8 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used
 
 def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> str:
     """Return `call_id` as the host accepts it, with a number if that id is used: `call_1`, then `call_1_2`."""
-    fitting, number = fit(call_id), 2
+    fitting = fit(call_id)
+    number = 2
     while not fitting or fitting in used_ids:
         fitting = fit(f"{call_id}_{number}")
         number += 1
@@ -73,12 +74,11 @@ def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> s
 
 
 def _rename_calls(message: Message, names: dict[str, str]) -> Message:
-    blocks = (
-        replace(block, call_id=names.get(block.call_id, block.call_id))
-        if isinstance(block, ToolCall | ToolResult)
-        else block
-        for block in message.blocks
-    )
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolCall | ToolResult):
+            block = replace(block, call_id=names.get(block.call_id, block.call_id))
+        blocks.append(block)
     return Message(message.role, tuple(blocks))
 
 
@@ -120,11 +120,14 @@ def text_to_continue(messages: tuple[Message, ...]) -> str:
     """
     if messages and messages[-1].role == "assistant":
         return messages[-1].text
-    if len(messages) < 2 or messages[-2].role != "assistant" or messages[-2].calls:
+    if len(messages) < 2:
         return ""
-    text = messages[-2].text
-    quoted = f"{text[-_QUOTED_CHARS:]}\n</"
-    return text if text.strip() and quoted in messages[-1].text else ""
+    reply = messages[-2]
+    last = messages[-1]
+    if reply.role != "assistant" or reply.calls or not reply.text.strip():
+        return ""
+    quoted = f"{reply.text[-_QUOTED_CHARS:]}\n</"
+    return reply.text if quoted in last.text else ""
 
 
 _UNSETTLED_MESSAGES = 6
@@ -187,8 +190,10 @@ class EncodedMessages:
     def begin(self, first: Sequence[Json] = ()) -> None:
         """Begin another request. `first` are items of the history before its messages, such as the system prompt."""
         self._first_items = first
-        self._previous_messages, self._messages = self._messages, {}
-        self._previous_texts, self._texts = self._texts, {}
+        self._previous_messages = self._messages
+        self._messages = {}
+        self._previous_texts = self._texts
+        self._texts = {}
 
     def encode_settled(
         self,
@@ -206,15 +211,20 @@ class EncodedMessages:
         """
         settled = self._take_settled(messages, variant)
         old_count = len(settled.messages)
-        max_count = min(len(messages) - _UNSETTLED_MESSAGES, len(messages) if limit is None else limit)
-        if old_count > max(max_count, 0) or not all(map(operator.is_, settled.messages, messages)):
-            settled, old_count = _SettledPart(variant), 0
+        max_count = len(messages) - _UNSETTLED_MESSAGES
+        if limit is not None:
+            max_count = min(max_count, limit)
+        is_same_start = all(map(operator.is_, settled.messages, messages))
+        if old_count > max(max_count, 0) or not is_same_start:
+            settled = _SettledPart(variant)
+            old_count = 0
         count = _last_independent(messages, old_count, max_count)
         start = old_count
         while start < count:
             # A resumed session may have 10,000 messages. They are encoded in slices to save memory.
             end = _last_independent(messages, start, min(count, start + _SLICE_MESSAGES))
-            end = count if end == start else end
+            if end == start:
+                end = count  # the encoding cannot be split before
             items = encode(messages[start:end], settled.call_ids)
             added = self._writer.item_separator.join(map(self._message, items))
             if settled.json and added:
@@ -254,7 +264,8 @@ class EncodedMessages:
         parts: list[bytes | bytearray] = []
         comma, colon = self._writer.item_separator, self._writer.key_separator
         for name, value in fields.items():
-            start = f"{comma if parts else '{'}{self._writer.encode(name)}{colon}"
+            before = comma if parts else "{"
+            start = f"{before}{self._writer.encode(name)}{colon}"
             if name != self._field or not isinstance(value, list):
                 parts.append(f"{start}{self._writer.encode(value)}".encode())
                 continue
@@ -296,8 +307,10 @@ class EncodedMessages:
 
 def _last_independent(messages: Sequence[Message], start: int, end: int) -> int:
     """Return the last index after `start`, up to `end`, at which the encoding can be split, otherwise `start`."""
-    indexes = range(end, start, -1)
-    return next((index for index in indexes if _is_independent(messages[index - 1], messages[index])), start)
+    for index in range(end, start, -1):
+        if _is_independent(messages[index - 1], messages[index]):
+            return index
+    return start
 
 
 def _is_independent(before: Message, after: Message) -> bool:
@@ -416,6 +429,7 @@ class OpaqueFilter:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
+        # The messages of a conversation and their filtered form, by the `id` of the first message.
         self._cache: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
 
     def filter_request(self, request: ModelRequest) -> ModelRequest:
@@ -429,14 +443,18 @@ class OpaqueFilter:
         filtered = (*filtered[:count], *added)
         while len(self._cache) >= _MAX_CONVERSATIONS:
             del self._cache[next(iter(self._cache))]
-        self._cache[id(messages[0])] = messages, filtered
+        self._cache[id(messages[0])] = (messages, filtered)
         return replace(request, messages=filtered)
 
 
 def _count_same(one: Sequence[Message], other: Sequence[Message]) -> int:
     """Return the number of messages at the start that are the same objects in both lists."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (left, right) in pairs if left is not right), min(len(one), len(other)))
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left is not right:
+            break
+        count += 1
+    return count
 
 
 def tag_opaque(event: ReplyEvent, origin: str) -> ReplyEvent:
@@ -456,8 +474,9 @@ def _block_with_own_opaque(block: Block, ending: str) -> Block:
     opaque = _opaque_of(block)
     if opaque is None or not isinstance(block, Text | Reasoning | ToolCall):
         return block
-    is_own = opaque.source.endswith(ending)
-    return replace(block, opaque=replace(opaque, source=opaque.source.removesuffix(ending)) if is_own else None)
+    if not opaque.source.endswith(ending):
+        return replace(block, opaque=None)
+    return replace(block, opaque=replace(opaque, source=opaque.source.removesuffix(ending)))
 
 
 def _opaque_of(block: Block) -> Opaque | None:

@@ -118,7 +118,8 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
         is_damaged_object = any(character in event.data for character in '{}"')
         if is_damaged_object and event.event not in ("ping", "error") and not decoder.is_complete:
             return [EventDamaged()]
-    if event.event == "error" and not (isinstance(data, dict) and data.get("error")):
+    has_error = isinstance(data, dict) and bool(data.get("error"))
+    if event.event == "error" and not has_error:
         data = {"error": data if isinstance(data, dict) else event.data}
     return feed_json(data, decoder)
 
@@ -129,7 +130,8 @@ def feed_json(value: Json, decoder: Decoder) -> list[ReplyEvent]:
     An error after the stop reason is ignored, because the reply is complete.
     """
     events: list[ReplyEvent] = []
-    for item in value if isinstance(value, list) else [value]:
+    items = value if isinstance(value, list) else [value]
+    for item in items:
         if not isinstance(item, dict) or decoder.is_ended:
             continue
         is_complete = decoder.is_complete
@@ -157,7 +159,8 @@ async def read_reply(
     body = _BodyReader(decoder, parser)
     chunks = aiter(response.aiter_bytes())
     stream_errors: tuple[type[Exception], ...] = (TimeoutError, *connection_errors)
-    limits, idle = connection.timeouts, connection.idle_limit
+    limits = connection.timeouts
+    idle = connection.idle_limit
     limit = limits.first_event
     is_open = True
     while is_open and not decoder.is_ended:
@@ -171,7 +174,8 @@ async def read_reply(
                 raise
             chunk = None
         is_open = chunk is not None
-        for event in body.flush() if chunk is None else body.feed(chunk):
+        events = body.flush() if chunk is None else body.feed(chunk)
+        for event in events:
             yield event
         if decoder.is_complete:
             limit = min(limits.after_stop, idle)
@@ -299,7 +303,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
-        limits, origin = self._connection.timeouts, opaque_origin(self.host)
+        limits = self._connection.timeouts
+        origin = opaque_origin(self.host)
         if self._opaque_filter.origin != origin:
             self._opaque_filter = OpaqueFilter(origin)
         request = self._opaque_filter.filter_request(request)
@@ -342,7 +347,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def close(self) -> None:
         """Release connections. Idempotent; also safe before the first request."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             await self._close_client(client)
 
@@ -381,7 +387,9 @@ class SdkProvider(ABC, Generic[ClientT]):
             raise self._convert_error(error) from error
 
     async def _open_client(self) -> ClientT:
-        return self._client if self._client is not None else await run_in_thread(self._connect)
+        if self._client is not None:
+            return self._client
+        return await run_in_thread(self._connect)
 
     def _connect(self) -> ClientT:
         with self._lock:
@@ -525,7 +533,8 @@ class _WatchedReply:
     def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
         """Search text for a mark. From the first mark on, a reader of calls handles all events."""
         block = event.block
-        events = self._release_text() if self._text_block not in (None, block) else []
+        is_new_block = self._text_block not in (None, block)
+        events = self._release_text() if is_new_block else []
         passed, marked = self._search.feed(event.text)
         is_open = self._text_block == block and block in self._blocks
         self._text_block = block

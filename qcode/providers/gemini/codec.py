@@ -113,10 +113,12 @@ def _contents(messages: Sequence[Message], used_ids: set[str], *, wants_signatur
     names: dict[str, str] = {}
     for message in normalize_messages(messages, used_ids=used_ids):
         if message.role == "user":
-            role, parts = "user", _user(message, names, images_in_results=wants_signatures) or [{"text": _EMPTY}]
+            role = "user"
+            parts = _user(message, names, images_in_results=wants_signatures) or [{"text": _EMPTY}]
         else:
             names = {call.call_id: call.name for call in message.calls}
-            role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
+            role = "model"
+            parts = _assistant(message, wants_signatures=wants_signatures)
         if not parts:
             continue
         previous = contents[-1]["parts"] if contents and contents[-1]["role"] == role else None
@@ -225,8 +227,9 @@ def _thinking(request: ModelRequest) -> JsonObject | None:
         return config
     if generation >= (3, 0):
         level = _LEVELS[request.effort]
-        # Only flash models have the level MINIMAL.
-        config["thinkingLevel"] = "LOW" if level == "MINIMAL" and "flash" not in model else level
+        if level == "MINIMAL" and "flash" not in model:
+            level = "LOW"  # only flash models have the level MINIMAL
+        config["thinkingLevel"] = level
         return config
     budget = min(_BUDGETS[request.effort], max(_MIN_BUDGET, request.max_tokens // 2))
     # Thinking cannot be turned off for the pro model.
@@ -339,7 +342,7 @@ class GeminiDecoder(EndState):
             self._searches.add_source(text_in(page.get("uri")), text_in(page.get("title")))
 
     def _hosted_search(self, part: JsonObject) -> list[ReplyEvent]:
-        """Return a part of a search that the host ran as reasoning, with the unchanged part as its opaque data."""
+        """Return the events of a search of the host: a reasoning block, whose opaque data is the unchanged part."""
         events = self._blocks.end_current()
         block = self._blocks.begin(BlockKind.REASONING)
         args = object_in(object_in(part.get("toolCall")).get("args"))

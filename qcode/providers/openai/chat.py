@@ -79,7 +79,9 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
     """Return the system prompt and the messages in the form of the API."""
     unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
-    api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
+    api_messages: list[Json] = []
+    if request.system:
+        api_messages.append({"role": "system", "content": sendable(request.system)})
     if encoded is not None:
         # Reasoning is sent back only inside the running tool loop. After the loop its messages are encoded again
         # without reasoning, so their encoding is not final before.
@@ -161,8 +163,11 @@ def _user_parts(results: list[ToolResult], others: list[Text | Image]) -> Json:
             parts.append(_text_part(f"Images returned by {result.name}:"))
             parts += [_image_part(image) for image in result.images]
     texts = [block.text for block in others if isinstance(block, Text) and block.text]
-    if not parts and not any(isinstance(block, Image) for block in others):
-        return sendable("\n\n".join(texts)) if texts or not results else None
+    has_images = bool(parts) or any(isinstance(block, Image) for block in others)
+    if not has_images:
+        if results and not texts:
+            return None
+        return sendable("\n\n".join(texts))
     for block in others:
         if isinstance(block, Image):
             parts.append(_image_part(block))
@@ -305,8 +310,8 @@ class CallDeltas:
         same_id = self._by_id.get(call_id) if call_id else None
         if same_id is not None:
             # Some servers repeat one id for several calls, which then differ in their index.
-            is_other = name and index is not None and same_id.index is not None and index != same_id.index
-            return None if is_other else same_id
+            has_other_index = index is not None and same_id.index not in (None, index)
+            return None if name and has_other_index else same_id
         if call_id and name:
             return None
         call = self._last if index is None else self._by_index.get(index)
@@ -477,10 +482,11 @@ def _usage_in(chunk: JsonObject, choices: list[JsonObject]) -> Usage | None:
     prompt = object_in(usage.get("prompt_tokens_details"))
     completion = object_in(usage.get("completion_tokens_details"))
     cached = (prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
+    cached_counts = [count for count in map(count_in, cached) if count is not None]
     return Usage(
         input=count_in(usage.get("prompt_tokens")),
         output=count_in(usage.get("completion_tokens")),
-        cache_read=next((count for count in map(count_in, cached) if count is not None), None),
+        cache_read=cached_counts[0] if cached_counts else None,
         cache_write=count_in(prompt.get("cache_write_tokens")),
         reasoning=count_in(completion.get("reasoning_tokens")),
     )

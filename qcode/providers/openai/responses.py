@@ -186,7 +186,8 @@ def _result(result: ToolResult) -> JsonObject:
         content = f"Error: {content}"
     output: Json = sendable(content)
     if result.images:
-        output = [*([_text(content)] if content else []), *(_image(image) for image in result.images)]
+        parts: list[Json] = [_image(image) for image in result.images]
+        output = [_text(content), *parts] if content else parts
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
@@ -356,7 +357,8 @@ class ResponsesDecoder:
     def _item_added(self, index: int, item: JsonObject) -> list[ReplyEvent]:
         """Start a call, because only this event contains its name. Any other item starts with its first text."""
         name = text_in(item.get("name"))
-        if item.get("type") != "function_call" or not name or index in self._items or index in self._done_indexes:
+        has_begun = index in self._items or index in self._done_indexes
+        if item.get("type") != "function_call" or not name or has_begun:
             return []
         self._call_count += 1
         call_id = text_in(item.get("call_id")) or generate_call_id(self._tag, self._response_id, self._call_count)
@@ -372,13 +374,15 @@ class ResponsesDecoder:
         if item is None:
             if kind is BlockKind.CALL:
                 return []
-            item = self._items[index] = _Item(self._blocks.begin(kind), kind, part=part)
+            item = _Item(self._blocks.begin(kind), kind, part=part)
+            self._items[index] = item
         if item.kind is not kind:
             return []
         if part != item.part:
             # Each part of a summary is a separate paragraph.
             text = f"\n\n{text}"
-        item.has_text, item.part = True, part
+        item.has_text = True
+        item.part = part
         return self._blocks.write(item.block, text)
 
     def _item_done(self, index: int, item: JsonObject) -> list[ReplyEvent]:
@@ -473,7 +477,8 @@ def _reasoning_in(item: JsonObject) -> str:
 
 def _encrypted_in(item: JsonObject) -> Opaque | None:
     """Return the opaque data of a finished reasoning item; None if it has no encrypted content."""
-    if not (text_in(item.get("encrypted_content")) and text_in(item.get("id"))) or item.get("status") == "incomplete":
+    has_content = bool(text_in(item.get("encrypted_content")) and text_in(item.get("id")))
+    if not has_content or item.get("status") == "incomplete":
         return None
     return _opaque({name: item[name] for name in ("id", "summary", "encrypted_content") if name in item})
 
