@@ -413,7 +413,7 @@ def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
     if metrics.saved_output_tokens > 0:
         whole = metrics.reserved_output_tokens + metrics.saved_output_tokens
         saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)}"
-        lines.append(f"Saved       {saved} output tokens were not reserved, because a short reply is requested first")
+        lines.append(f"Saved       {saved} reserved output tokens, by requesting a short reply first")
     if total := sum(metrics.continuations.values()):
         lines.append(f"Continued   {count_text(total, 'time')}")
     return lines

@@ -131,11 +131,11 @@ def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
         ("Free", report.free),
     ]
     bar = f"{_bar(report)}  " if has_bar else ""
-    note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
         f"{bar}{tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
-        f"{percent_text(report.used, report.window)}, {counted}{note}",
+        f"{percent_text(report.used, report.window)}, {counted}",
+        *([] if report.is_window_known else ["The window of this model is unknown, so its size is assumed."]),
         "",
         *(
             f"{name:<{_NAME_CELLS}} {tokens_text(tokens):>6}  {percent_text(tokens, report.window):>4}"
