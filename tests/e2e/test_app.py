@@ -377,7 +377,7 @@ def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
     typed = {
         "hello": "built-in demo model",
         "/context": "Reply reserve",
-        "/cost": r"API calls   1 \(1 reply\)",
+        "/cost": r"API calls   1 \(1 first attempt\)",
         "/rename a good name": 'Session renamed to "a good name"',
         f"/export {exported.name}": r"Exported to\s",
         "/fork": "Forked to ",
