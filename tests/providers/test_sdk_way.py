@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from qcode.protocol.provider import Provider
-from tests.providers.clients import collect, each_protocol, run_against, stream_of
+from tests.providers.clients import PATIENT, collect, each_protocol, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback
 
 
@@ -28,6 +28,6 @@ def test_only_connecting_is_limited_by_the_http_client(protocol: str, monkeypatc
 
     async def scene(provider: Provider, _server: Loopback) -> None:
         await collect(provider, protocol)
-        assert seen == [{"connect": 5, "read": None, "write": None, "pool": None}]
+        assert seen == [{"connect": PATIENT.connect, "read": None, "write": None, "pool": None}]
 
     run_against(Answer([stream_of(protocol)]), protocol, scene)
