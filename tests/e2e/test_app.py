@@ -155,7 +155,7 @@ def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(cli: CliRunner
         terminal.press("\x1b")
         terminal.wait_for("? keys")
         terminal.press("/help demo\r")
-        terminal.wait_for("run ls")
+        terminal.wait_for("run the tests")
         # The list is longer than its panel, which scrolls while the prompt has the keys.
         terminal.press("\x1b[6~")
         terminal.wait_for("a very long reply")
