@@ -214,6 +214,10 @@ def test_json_names_key_value_and_file(desk: Desk) -> None:
     assert json.loads(desk("path", "--json")[0]) == {"path": str(desk.file)}
 
 
-@pytest.mark.parametrize("argv", [(), ("set", "x"), ("set", "a", "b", "c"), ("unset",), ("show", "--project")])
+@pytest.mark.parametrize("argv", [(), ("set", "x"), ("set", "a", "b", "c"), ("show", "--project")])
 def test_invalid_arguments_print_the_usage(desk: Desk, argv: tuple[str, ...]) -> None:
     assert "qcode config set KEY VALUE" in desk(*argv, code=2)[1]
+
+
+def test_missing_key_prints_the_usage_of_its_action(desk: Desk) -> None:
+    assert "an argument is missing; use: qcode config unset KEY" in desk("unset", code=2)[1]
