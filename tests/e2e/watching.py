@@ -80,7 +80,9 @@ class Strace:
     def command(self, arguments: Sequence[str]) -> list[str]:
         program = shutil.which("strace")
         assert program is not None
-        options = ("-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,connect", "-o", str(self._log))
+        # -DDD: strace leaves the terminal to qcode. When a terminal is closed, a strace that belongs to it sometimes
+        # never continues the thread that received the signal.
+        options = ("-DDD", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,connect", "-o", str(self._log))
         return [program, *options, sys.executable, "-P", "-m", "qcode", *arguments]
 
     def complaints(self, work: Path, port: int) -> list[str]:
