@@ -65,8 +65,9 @@ class _RunningLine:
 class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
-    `spawn` starts a coroutine as a worker. `show_activity` gets the activity of the line that Esc would stop, None if
-    no line runs. `on_end` is called after the output of a line was attached, with True if the user stopped the line.
+    `spawn` starts a coroutine as a worker, and reports an error that it raises. `show_activity` gets the activity of
+    the line that Esc would stop, None if no line runs. `on_end` is called after the end of a line, when its output is
+    attached; `is_stopped` is True if the user stopped the line, or an internal error ended it.
     """
 
     def __init__(
@@ -139,13 +140,21 @@ class ShellLines:
             await asyncio.wait(self._activities)
 
     async def _follow(self, running: _RunningLine, task: asyncio.Task[ToolOutcome]) -> None:
-        """Wait for a line to end, then show and attach its output. If this coroutine is cancelled, stop the line."""
+        """Wait for a line to end, then show and attach its output. If this coroutine is cancelled, stop the line.
+
+        Raise the error of a line that an internal error ended; its card then shows that it failed.
+        """
         try:
             await asyncio.wait({task})
         finally:
             del self._activities[task]
             task.cancel()
             self._show_latest()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._transcript.update_card(running.card_id, CardUpdate(state="failed", summary="internal error"))
+            self._on_end(True)
+            raise error
         if task.cancelled():
             outcome = ToolOutcome(running.output_end or "[no output]", is_error=True, summary=_STOPPED)
             self._transcript.update_card(running.card_id, CardUpdate(state="stopped"))

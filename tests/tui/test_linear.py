@@ -444,6 +444,17 @@ def test_leaving_says_how_to_resume_a_stored_session(
     assert typed.said[-1] == last
 
 
+def test_internal_error_of_a_shell_command_does_not_end_the_session() -> None:
+    async def broken(line: str, output: object) -> ToolOutcome:
+        raise RuntimeError("boom")
+
+    conversation = ScriptedConversation([ended()])
+    lines = talk(conversation, "!make", "next", run_user_command=broken)
+    assert "Shell failed: internal error" in lines
+    assert any(line.startswith("Error: Internal error: ") for line in lines)
+    assert conversation.prompts == ["next"]
+
+
 def test_backslash_continues_the_line() -> None:
     conversation = ScriptedConversation()
     talk(conversation, "one\\", "two")

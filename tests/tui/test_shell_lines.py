@@ -229,6 +229,26 @@ def test_empty_shell_command_runs_nothing_and_sends_nothing() -> None:
     drive(test, conversation, run_user_command=shell)
 
 
+def test_internal_error_of_a_shell_command_ends_its_card_and_returns_the_prompt_that_waited() -> None:
+    begun, gate, conversation = asyncio.Event(), asyncio.Event(), ScriptedConversation()
+
+    async def broken(line: str, output: Callable[[str], None]) -> ToolOutcome:
+        begun.set()
+        await gate.wait()
+        raise RuntimeError("boom")
+
+    async def test(run: Running) -> None:
+        await run.send("!make")
+        await begun.wait()
+        await run.send("fix it")
+        gate.set()
+        await run.until(lambda: "Internal error: " in run.text)
+        assert "✗ ! make  failed · internal error" in run.text
+        assert (conversation.prompts, run.app.widgets.prompt.text) == ([], "fix it")
+
+    drive(test, conversation, run_user_command=broken)
+
+
 def test_quit_ends_a_running_shell_command() -> None:
     shell = Shell()
 

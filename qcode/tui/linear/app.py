@@ -187,7 +187,8 @@ class LinearApp:
         """The prompt that the current command sends after it has run."""
         self.pending_work: list[Coroutine[Any, Any, None]] = []
         """The work that the current command or shell line has started; awaited before the next prompt."""
-        self._shell = ShellLines(agent, self.view, spawn=self.pending_work.append)
+        guard = self._command_view.failures.guard
+        self._shell = ShellLines(agent, self.view, spawn=lambda work: self.pending_work.append(guard(work)))
         max_continuations = settings.output.max_continuations
         self._presenter = Presenter(self.view, self.view, self, clock, max_continuations=max_continuations)
 
