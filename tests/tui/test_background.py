@@ -282,7 +282,7 @@ def test_job_shows_its_duration_after_a_resume(tmp_path: Path) -> None:
     stored.shown_results[started.call_id] = ShownResult("done", "running in the background (job 1)", seconds=5.0)
     stored.jobs[1] = job
     transcript = Transcript(clock=FixedClock())
-    replay([stored], transcript, FixedClock())
+    replay([stored], transcript, FixedClock(), max_continuations=3)
     assert "✓ Run    make  exit 0 · 1 min 20 s" in transcript.plain_text()
 
 

@@ -20,6 +20,8 @@ from qcode.agent.agent import Agent
 from qcode.agent.hooks.events import Handler, HookCommand
 from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import SessionFacts, SessionHooks
+from qcode.agent.sessions.history import StoredMessage
+from qcode.agent.sessions.shown import ShownItem
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -412,6 +414,24 @@ def test_resumed_session_is_printed_from_its_start() -> None:
     assert typed.said[at : at + 3] == ["User: hello", "Assistant:", "hi there"]
 
 
+def test_resumed_session_counts_continuations_up_to_the_configured_number() -> None:
+    class Continued(ScriptedConversation):
+        """A session whose reply was continued once."""
+
+        @property
+        def stored_messages(self) -> tuple[StoredMessage, ...]:
+            asked, replied = super().stored_messages
+            replied.shown_events.append(ShownItem(Retry(True, "max_tokens", 1, 8_000), offset=3))
+            return asked, replied
+
+    agent = make_agent(Continued(messages=said("one two")))
+    output = replace(agent.context.settings.output, max_continuations=5)
+    agent.context = replace(agent.context, settings=replace(agent.context.settings, output=output))
+    typed = Typed([])
+    asyncio.run(linear(agent, typed).run())
+    assert "(continued 1/5)" in typed.said
+
+
 def test_commands_without_a_screen_work_and_others_are_unavailable() -> None:
     conversation = ScriptedConversation()
     lines = talk(
@@ -577,7 +597,7 @@ def test_second_ctrl_c_quits_and_says_how_to_resume(tmp_path: Path) -> None:
     child = spawn(tmp_path, "resumed")
     child.expect("User: ")
     child.sendintr()
-    child.expect("again to leave")
+    child.expect("again to quit")
     child.sendintr()
     child.expect("Resume with: qcode -c")
     child.expect(pexpect.EOF)
@@ -590,7 +610,7 @@ def test_first_ctrl_c_at_the_prompt_asks_for_the_message_again(tmp_path: Path) -
     child.expect("User: ")
     child.send("half a message")
     child.sendintr()
-    child.expect("\r\nPress Ctrl\\+C again to leave.\r\nUser: ")
+    child.expect("\r\nPress Ctrl\\+C again to quit.\r\nUser: ")
     child.sendline("hello")
     child.expect("Assistant:\r\na reply\r\n\\(turn ended\\)\r\nUser: ")
     child.sendeof()

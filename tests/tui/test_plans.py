@@ -121,7 +121,7 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
         (PLAN, True, heading)
     ]
     seen = Recorder()
-    replay(again.conversation.stored_messages, seen, lambda: 0.0)
+    replay(again.conversation.stored_messages, seen, lambda: 0.0, max_continuations=3)
     (update,) = [item[2] for item in seen.calls if item[0] == "update" and "plan" in item[2]]
     assert (update["plan"], update["summary"]) == (PLAN, heading)
     again.conversation.release()

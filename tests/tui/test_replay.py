@@ -87,7 +87,7 @@ class Person(Recorder):
 
 def replayed_rows(talked: Talk, *, is_resumed: bool = False) -> list[str]:
     transcript = Transcript(clock=FixedClock())
-    replay(talked.conversation.stored_messages, transcript, FixedClock())
+    replay(talked.conversation.stored_messages, transcript, FixedClock(), max_continuations=3)
     if is_resumed:
         show_resumed(talked.conversation, transcript)
     return transcript.plain_text().split("\n")
@@ -475,9 +475,9 @@ def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Pa
     stored, transcript = talked.conversation.stored_messages, Transcript(clock=FixedClock())
     end = first_shown_message(stored)
     assert len(stored) - MAX_MESSAGES_AT_ONCE <= end < len(stored)
-    replay(stored[end:], transcript, FixedClock())
+    replay(stored[end:], transcript, FixedClock(), max_continuations=3)
     assert transcript.plain_text().split("\n")[0] == "> question 200"
-    asyncio.run(show_earlier(stored[:end], transcript, FixedClock()))
+    asyncio.run(show_earlier(stored[:end], transcript, FixedClock(), max_continuations=3))
     assert transcript.plain_text().split("\n") == replayed_rows(talked)
 
 
@@ -488,8 +488,8 @@ def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> Non
     end = first_shown_message(stored)
     assert stored[end].entry.message.role == "assistant"
     transcript = Transcript(clock=FixedClock())
-    replay(stored[end:], transcript, FixedClock())
-    asyncio.run(show_earlier(stored[:end], transcript, FixedClock()))
+    replay(stored[end:], transcript, FixedClock(), max_continuations=3)
+    asyncio.run(show_earlier(stored[:end], transcript, FixedClock(), max_continuations=3))
     assert transcript.plain_text().split("\n") == replayed_rows(talked)
     assert first_shown_message(stored[:10]) == 0
 
@@ -498,7 +498,7 @@ def test_rest_of_a_long_session_is_not_added_to_another_conversation(tmp_path: P
     stored, transcript = long_session(tmp_path).conversation.stored_messages, Transcript(clock=FixedClock())
 
     async def body() -> None:
-        adding = asyncio.ensure_future(show_earlier(stored, transcript, FixedClock()))
+        adding = asyncio.ensure_future(show_earlier(stored, transcript, FixedClock(), max_continuations=3))
         await asyncio.sleep(0)
         transcript.clear()
         transcript.add_user("something new")

@@ -189,8 +189,11 @@ class LinearApp:
         """The work that the current command or shell line has started; awaited before the next prompt."""
         guard = self._command_view.failures.guard
         self._shell = ShellLines(agent, self.view, spawn=lambda work: self.pending_work.append(guard(work)))
-        max_continuations = settings.output.max_continuations
-        self._presenter = Presenter(self.view, self.view, self, clock, max_continuations=max_continuations)
+        self._presenter = self._new_presenter()
+
+    def _new_presenter(self) -> Presenter:
+        max_continuations = self._settings.output.max_continuations
+        return Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
 
     async def run(self) -> int:
         """Run until the user quits; return the exit code."""
@@ -226,14 +229,11 @@ class LinearApp:
         """Return the hint that is shown after the first Ctrl+C."""
         running = len(self.jobs.running)
         jobs = f" and stop {count_text(running, 'background job')}" if running else ""
-        return f"Press Ctrl+C again to leave{jobs}."
+        return f"Press Ctrl+C again to quit{jobs}."
 
     async def ask_aside(self, question: str) -> None:
         """Print the answer to a side question."""
-        max_continuations = self._settings.output.max_continuations
-        await self.aside.ask(
-            question, Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
-        )
+        await self.aside.ask(question, self._new_presenter())
         if self.aside.has_answer:
             self.view.add_mark("not part of the conversation; /btw without a question attaches it to your next message")
 
@@ -290,7 +290,7 @@ class LinearApp:
         # The tips of the welcome are about keys of the app.
         facts = [line for line in self._welcome.lines() if line and not line.startswith("·")]
         self.view.print_table(
-            "\n".join([*facts, "Type a message and press Enter. /help lists the commands, /quit leaves."])
+            "\n".join([*facts, "Type a message and press Enter. /help lists the commands, /quit ends qcode."])
         )
         if self.agent.conversation.mode == "bypass" and self.agent.trust.is_trusted:
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
@@ -298,7 +298,8 @@ class LinearApp:
             if not is_shown_by_resume(self.agent.conversation, notice.text):
                 self.view.add_notice(notice.level, notice.text)
         if self.agent.conversation.messages:
-            replay(self.agent.conversation.stored_messages, self.view, self._clock)
+            stored = self.agent.conversation.stored_messages
+            replay(stored, self.view, self._clock, max_continuations=self._settings.output.max_continuations)
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
         if not are_all_done(self.todos):

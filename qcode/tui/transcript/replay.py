@@ -52,9 +52,12 @@ def replay(
     transcript: TranscriptView,
     clock: Callable[[], float],
     *,
-    max_continuations: int = 3,
+    max_continuations: int,
 ) -> None:
-    """Add `messages`, with their notices and marks, to `transcript`."""
+    """Add `messages`, with their notices and marks, to `transcript`.
+
+    `max_continuations` is the configured number, for marks such as `continued 1/3`.
+    """
     for _ in _replay_steps(messages, transcript, clock, max_continuations):
         pass
 
@@ -75,7 +78,7 @@ def first_shown_message(messages: Sequence[StoredMessage]) -> int:
 
 
 async def show_earlier(
-    messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int = 3
+    messages: Sequence[StoredMessage], transcript: Transcript, clock: Callable[[], float], *, max_continuations: int
 ) -> None:
     """Add `messages` above those in `transcript`; stop if it meanwhile shows another conversation."""
     content = transcript.content
