@@ -116,9 +116,9 @@ def first_theme(
     `has_few_colors`: the terminal has 16 colors or none, so only a theme of terminal colors is returned.
     """
     folder = builtin_folder()
-    if folder is None or _theme_files(user_folder):
+    names = [path.stem for path in _theme_files(folder)]
+    if folder is None or not names or _theme_files(user_folder):
         return None
-    names = (path.stem for path in _theme_files(folder))
     name = choose_theme(chosen, names, environ, has_few_colors=has_few_colors)
     try:
         theme = read_theme(folder / f"{name}.toml")
@@ -137,7 +137,7 @@ def theme_note(theme: Theme) -> str:
 
 
 def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
-    """Return the theme of `names` to use if the user chose `chosen`; an unknown name becomes the dark theme.
+    """Return the theme of `names`, at least one, to use if the user chose `chosen`; for an unknown name the dark theme.
 
     `auto` is light or dark to match the terminal, dark if its background is unknown. On a terminal with 16 colors
     (`has_few_colors`) `auto` uses the palette of the terminal, because blended backgrounds would become the same color.

@@ -509,6 +509,14 @@ DIFF = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,2 @@\n-old\n--- dashes\n+new\n same\n
 NEW = "--- /dev/null\n+++ b/b.py\n@@ -0,0 +1,2 @@\n+one\n+two\n"
 
 
+def test_turn_that_renames_a_file_ends_with_one_file() -> None:
+    renamed = "--- a/old.py\n+++ b/new.py\n@@ -1 +1 @@\n-old\n+new\n"
+    record = present(
+        ToolFinished(call(), ToolOutcome("x", diff=renamed), "done"), replace(ended(cost=None), seconds=2.0)
+    )
+    assert record.of("mark") == [("mark", "2 s · 1 file +1 -1")]
+
+
 def test_turn_ends_with_its_time_files_and_cost() -> None:
     one, two, lost = call(call_id="c1"), call(call_id="c2"), call(call_id="c3")
     done = [

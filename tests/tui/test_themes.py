@@ -23,6 +23,7 @@ from qcode.tui.theme import (
     ThemeError,
     builtin_folder,
     choose_theme,
+    first_theme,
     for_256_colors,
     load_themes,
     parse_theme,
@@ -382,6 +383,14 @@ def test_packaged_theme_folder_is_preferred_to_that_of_a_checkout(tmp_path: Path
     assert builtin_folder(package) == tmp_path / "themes"
     (package / "themes").mkdir()
     assert builtin_folder(package) == package / "themes"
+
+
+def test_plain_dark_theme_is_used_if_the_theme_folder_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcode.tui.theme.builtin_folder", lambda: tmp_path)
+    assert first_theme("auto", None, {}) is None
+    themes, problems = load_themes()
+    assert list(themes) == ["dark"]
+    assert problems == ("No theme files found; using a plain dark theme. Reinstall qcode.",)
 
 
 def test_user_theme_replaces_built_in_of_the_same_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from qcode.text.clean import show_hidden
-from qcode.text.diff import diff_lines
+from qcode.text.diff import diff_lines, file_diffs
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, add_slot_to_range, language_of, without_band
 from qcode.tui.transcript.line import Line, Span, add_slot, crop, prefix, style_of, tidy, wrap
@@ -217,20 +217,18 @@ def _first_added(rows: Sequence[DiffRow]) -> int:
 
 @dataclass(slots=True)
 class DiffCount:
-    """The number of added and removed lines in several diffs, and the names of their files."""
+    """The number of added and removed lines in several diffs, and the paths of their files."""
 
     files: set[str] = field(default_factory=set)
+    """The paths; a moved file has only its new one."""
     added: int = 0
     removed: int = 0
 
     def add(self, diff: str) -> None:
-        for line in diff_lines(diff.split("\n")):
-            if line.kind == "outside" and line.text.startswith(("+++ ", "--- ")) and "/dev/null" not in line.text:
-                self.files.add(line.text[4:].split("\t")[0].partition("/")[2])
-            if line.kind == "add":
-                self.added += 1
-            elif line.kind == "remove":
-                self.removed += 1
+        for file in file_diffs([diff]):
+            self.files.add(file.path)
+            self.added += file.added
+            self.removed += file.removed
 
 
 def line_number_digits(rows: Sequence[DiffRow]) -> int:
