@@ -268,6 +268,7 @@ def _hook_ended(
 async def _call_function(event: str, function: HookFunction, hook_input: HookInput, timeout_s: float) -> HookAnswer:
     """Call the function of a program; an exception is a failure of the hook."""
     from qcode.agent.hooks.answers import answer_from_function, failed
+    from qcode.agent.programs.faults import describe_fault, is_fault
 
     try:
         async with asyncio.timeout(timeout_s):
@@ -278,5 +279,7 @@ async def _call_function(event: str, function: HookFunction, hook_input: HookInp
             return answer_from_function(event, await value)
     except TimeoutError:
         return failed(f"it took longer than {timeout_s:g} s")
-    except Exception as error:  # noqa: BLE001 - code of another program: only this hook fails
-        return failed(f"{type(error).__name__}: {error}")
+    except BaseException as error:  # code of another program: only this hook fails
+        if not is_fault(error):
+            raise
+        return failed(describe_fault(error))

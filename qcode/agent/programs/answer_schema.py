@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qcode.agent.context.attachments import decode_text
+from qcode.agent.programs.faults import describe_fault, is_fault
 from qcode.protocol.errors import InputError
 from qcode.protocol.reply import InvalidAnswer
 from qcode.text.json import Json
@@ -112,8 +113,10 @@ class AnswerSchema:
             raise _InvalidAnswerError(*map(_error_message, errors))
         try:
             self._accept(value)
-        except Exception as error:  # noqa: BLE001 - the program's code: its error is sent back to the model
-            raise _InvalidAnswerError(_shortened(f"{type(error).__name__}: {error}")) from None
+        except BaseException as error:  # the program's code: its error is sent back to the model
+            if not is_fault(error):
+                raise
+            raise _InvalidAnswerError(_shortened(describe_fault(error))) from None
         return StructuredAnswer(text, value)
 
 

@@ -6,7 +6,6 @@ tool `asks`. A call with truncated or invalid arguments never reaches the functi
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import dataclasses
 import enum
@@ -19,6 +18,7 @@ from functools import partial
 from typing import Any, overload
 
 from qcode.agent.options import SERVER_SEPARATOR
+from qcode.agent.programs.faults import describe_fault, is_fault
 from qcode.agent.programs.hints import accepts_null, schema_of, value_of
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -87,16 +87,16 @@ class FunctionTool:
             }
         except ValueError as fault:
             return failed(f"{self.spec.name}: {fault}")
-        except Exception as fault:  # noqa: BLE001 - a dataclass of the program may refuse its fields
-            return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
+        except BaseException as fault:  # a dataclass of the program may refuse its fields
+            if not is_fault(fault):
+                raise
+            return failed(f"{self.spec.name}: {describe_fault(fault)}")
         try:
             return _outcome(await self._call_function(positional, values))
-        except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a result
-            return failed(f"{self.spec.name}: {type(fault).__name__}: {fault}")
-        except asyncio.CancelledError:
-            if is_being_cancelled():
+        except BaseException as fault:  # the program's own code: its failure is a result
+            if not is_fault(fault):
                 raise
-            return failed(f"{self.spec.name}: CancelledError")  # a task that the function awaited was cancelled
+            return failed(f"{self.spec.name}: {describe_fault(fault)}")
 
     async def _call_function(self, positional: tuple[ToolContext, ...], values: dict[str, Any]) -> Any:
         """Call the function and return its value: a coroutine on the event loop, any other function in a thread."""
@@ -143,12 +143,6 @@ class BoundTool:
         outcome = await self._tool.run(arguments, tool_context)
         text = bounded_text(outcome.content, context.max_output_chars, lambda: workspace.scratch)
         return dataclasses.replace(outcome, content=text)
-
-
-def is_being_cancelled() -> bool:
-    """Return whether the current task is being cancelled; if not, its `CancelledError` comes from an awaited task."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 @dataclass(frozen=True, slots=True)

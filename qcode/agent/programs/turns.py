@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, 
 from qcode.agent.options import check_limits
 from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, incomplete_reason, subtype
 from qcode.agent.programs.answer_schema import AnswerSchema
-from qcode.agent.programs.function_tools import is_being_cancelled
+from qcode.agent.programs.faults import describe_fault, is_fault
 from qcode.protocol.approvals import (
     LIMIT_ID,
     AcceptPlan,
@@ -193,7 +193,9 @@ class AnswerType:
         self._accepted_value: Any = None
         try:
             self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
-        except Exception as error:  # noqa: BLE001 - the program's class may create its schema itself
+        except BaseException as error:  # the program's class may create its schema itself
+            if not is_fault(error):
+                raise
             raise UsageError(f"output: {one_line(str(error))}") from None
 
     def _json_schema(self) -> Any:
@@ -508,12 +510,10 @@ class TurnStream:
             return Deny()
         try:
             decision: object = await self._turns.approve(approval)
-        except (Exception, SystemExit) as fault:  # noqa: BLE001 - the program's own code: its failure is a denial
-            return self._failed_approval(f"approve: {type(fault).__name__}: {fault}")
-        except asyncio.CancelledError:
-            if is_being_cancelled():
+        except BaseException as fault:  # the program's own code: its failure is a denial
+            if not is_fault(fault):
                 raise
-            return self._failed_approval("approve: CancelledError")  # a task that the callback awaited was cancelled
+            return self._failed_approval(f"approve: {describe_fault(fault)}")
         match decision:
             case Allow() | Deny(message=str()) | Answer(text=str()) | AcceptPlan() | Revise(text=str()):
                 return decision

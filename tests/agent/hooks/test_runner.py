@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -310,8 +311,25 @@ def _is_plain(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
     return {}
 
 
+async def _leaves(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+    sys.exit(3)
+
+
+async def _waits_for_cancelled(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+    lost: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    lost.cancel()
+    return await lost
+
+
 @pytest.mark.parametrize(
-    ("function", "why"), [(_raises, "RuntimeError: broken"), (_hangs, "longer than"), (_is_plain, "not async")]
+    ("function", "why"),
+    [
+        (_raises, "RuntimeError: broken"),
+        (_leaves, "SystemExit: 3"),
+        (_waits_for_cancelled, "CancelledError"),
+        (_hangs, "longer than"),
+        (_is_plain, "not async"),
+    ],
 )
 def test_function_that_fails_asks_or_blocks(tmp_path: Path, function: Any, why: str) -> None:
     asking = Ran(tmp_path, [_program(function, timeout=0.1)]).answer()

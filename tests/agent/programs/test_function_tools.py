@@ -84,6 +84,23 @@ async def leaves_later() -> None:
     sys.exit(3)
 
 
+class Panic(BaseException):
+    """An exception outside `Exception`, as a panic of Rust code is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@tool
+def panics() -> None:
+    raise Panic
+
+
+@tool
+async def panics_later() -> None:
+    raise Panic
+
+
 @tool
 def half() -> ToolResult:
     return ToolResult(None)  # type: ignore[arg-type]
@@ -138,7 +155,7 @@ def who() -> str:
 
 TOOLS = (
     *(ticket, where, close, broken, odd, first_of_none, waits_for_cancelled, leaves, leaves_later, half, pictures),
-    *(spots, limit, later, long_name, who),
+    *(panics, panics_later, spots, limit, later, long_name, who),
 )
 
 
@@ -210,6 +227,8 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
         (Call("waits_for_cancelled"), "waits_for_cancelled: CancelledError"),
         (Call("leaves"), "leaves: SystemExit: 3"),
         (Call("leaves_later"), "leaves_later: SystemExit: 3"),
+        (Call("panics"), "panics: Panic"),
+        (Call("panics_later"), "panics_later: Panic"),
         (Call("half"), "half: TypeError: a ToolResult has a string"),
         (Call("pictures"), "pictures: TypeError: a ToolResult has a string, and images of the type Image"),
         (Call("spots", given=[{"color": "red", "size": -1}]), "spots: KeyError: 'size'"),

@@ -344,7 +344,7 @@ def test_callback_answers_calls_questions_and_plans(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [None, True, Deny(5), Allow, RuntimeError("lost"), SystemExit(3), asyncio.CancelledError()],  # type: ignore[arg-type]
+    [None, True, Deny(5), Allow, RuntimeError("lost"), SystemExit(3), BaseException(), asyncio.CancelledError()],  # type: ignore[arg-type]
     ids=repr,
 )
 def test_callback_that_fails_denies_the_call_with_a_notice(tmp_path: Path, answer: object) -> None:
