@@ -23,7 +23,7 @@ from qcode.agent.keys.connect import (
 from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, LOGIN_PREFIX, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
-from qcode.cli.arguments import CommandLineError, parse_subcommand
+from qcode.cli.arguments import CommandLineError, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import InputEnded, ask, ask_hidden, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
@@ -69,12 +69,14 @@ def run_auth(arguments: Sequence[str]) -> int:
         options, typed, flags = parse_subcommand("auth", arguments, USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
-    command, *words = typed or [""]
+    if not typed:
+        raise missing_argument(USAGE)
+    command, *words = typed
     is_valid = command in _FLAGS and len(words) <= 1 and _FLAGS[command].issuperset(flags)
     if not is_valid:
         may_contain_key = command == "login" and len(words) > 1
         hint = "; pass the key on standard input, never on the command line" if may_contain_key else ""
-        raise CommandLineError(f"invalid arguments; {USAGE}{hint}")
+        raise CommandLineError(f"invalid arguments; {USAGE}{hint}")  # not repeated, because one may be a key
     is_attended = os.isatty(0) and os.isatty(1)
     folder, problem = folder_context(options)
     if problem is not None:

@@ -16,7 +16,7 @@ from qcode.agent.hooks.runner import HookRunner
 from qcode.agent.hooks.session import HOOK_MODES
 from qcode.agent.hooks.sources import ConfiguredHooks, configured_hooks
 from qcode.agent.options import Options, RunContext
-from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
+from qcode.cli.arguments import CommandLineError, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import write_stderr, write_stdout
 from qcode.config.paths import CLAUDE_SETTINGS, exists_or_unknown, project_file
@@ -52,6 +52,8 @@ def run_hooks(arguments: Sequence[str]) -> int:
 
                 raise CommandLineError(f'unknown hook event "{event}"; {nearest_hint(event, EVENTS)}')
             return _test(options, event, flags)
+        case ["test"]:
+            raise missing_argument(_USE)
         case _:
             raise invalid_arguments(words, _USE)
 

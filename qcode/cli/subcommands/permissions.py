@@ -56,6 +56,8 @@ def run_permissions(arguments: Sequence[str]) -> int:
         return _list(options, is_json="json" in flags)
     if "json" in flags:
         raise CommandLineError(f"--json only works with list; {_USE}")
+    if words == ["hook"] and not has_lines:
+        raise CommandLineError(f"hook needs --for; {_USE}")
     if words[0] != "check":
         raise invalid_arguments(words, _USE)
     if has_lines and words[1:]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, parse_subcommand
+from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context, report_problem
 from qcode.cli.terminal import InputEnded, ask, short_path, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
@@ -67,6 +67,8 @@ def run_sessions(arguments: Sequence[str]) -> int:
         case ["delete", selection] if flags.keys() <= _COMMON_FLAGS:
             write_stdout(f"deleted {store.delete(selection)}\n")
             code = ExitCode.OK
+        case ["export" | "show" | "delete"]:
+            raise missing_argument(_USE[action])
         case _:
             raise invalid_arguments(arguments, _USE[action])
     return code or (ExitCode.OK if problem is None else problem.exit_code)

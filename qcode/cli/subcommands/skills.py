@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qcode.agent.options import Options
-from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
+from qcode.cli.arguments import CommandLineError, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context, report_problem
 from qcode.cli.terminal import working_folder, write_lines
 from qcode.protocol.errors import ExitCode, InputError
@@ -34,6 +34,8 @@ def run_skills(arguments: Sequence[str]) -> int:
             return _check(working_folder(options.cwd))
         case ["check", path]:
             return _check(working_folder(options.cwd) / path)
+        case ["show"]:
+            raise missing_argument(_USE)
         case _:
             raise invalid_arguments(words, _USE)
 
