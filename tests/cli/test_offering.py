@@ -134,6 +134,24 @@ def test_superscript_in_a_name_is_not_a_number() -> None:
     assert sorted(["r2", "r1²", "r1"], key=version_order) == ["r1", "r1²", "r2"]
 
 
+def test_name_comes_before_its_variants_and_after_its_minor_versions() -> None:
+    names = ["gpt-5", "gpt-5-mini", "gpt-5.1", "claude-opus-5", "claude-opus-5-5"]
+    ordered = ["gpt-5.1", "gpt-5", "gpt-5-mini", "claude-opus-5-5", "claude-opus-5"]
+    assert sorted(names, key=version_order, reverse=True) == ordered
+
+
+def test_claude_name_with_its_version_first_comes_after_later_models_of_its_family() -> None:
+    names = ["anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic.claude-sonnet-5-5", "anthropic.claude-opus-4-8"]
+    ordered = ["anthropic.claude-sonnet-5-5", "anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic.claude-opus-4-8"]
+    assert sorted(names, key=version_order, reverse=True) == ordered
+
+
+def test_date_in_a_name_is_not_a_version() -> None:
+    names = ["claude-opus-4-20250514", "claude-opus-4-8", "claude-opus-4-1-20250805", "gpt-4-0613", "gpt-4"]
+    ordered = ["gpt-4", "gpt-4-0613", "claude-opus-4-8", "claude-opus-4-1-20250805", "claude-opus-4-20250514"]
+    assert sorted(names, key=version_order, reverse=True) == ordered
+
+
 def test_names_without_a_version_come_after_the_versions_of_their_family() -> None:
     names = ["qwen-turbo", "qwen3-max", "qwen3.8-max", "gemini-pro-latest", "gemini-4-pro", "gpt-oss-20b", "gpt-5"]
     assert sorted(names, key=version_order, reverse=True) == [

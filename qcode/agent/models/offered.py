@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 from qcode.agent.keys.connect import connect_and_check
@@ -47,8 +48,12 @@ class OfferedProvider:
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
-_NAME_PARTS = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[\W_]+")
-"""A number, a word, or the characters between them: `qwen3.8-max` is `qwen`, `3.8`, `-`, `max`."""
+_NAME_PARTS = re.compile(r"(?P<separator>[\W_]*)(?P<text>\d+(?:\.\d+)?|[^\W\d_]+)")
+"""A number or a word, with the characters before it: `qwen3.8-max` is `qwen`, `3.8`, and `max` after a `-`."""
+_MIN_DATE_DIGITS = 4
+"""A number with so many digits is a date, as in `gpt-4-0613` or `claude-opus-4-20250514`."""
+# Anthropic's names up to 3.7 have the version before the family: `claude-3-7-sonnet`.
+_VERSION_BEFORE_FAMILY = re.compile(r"claude-(\d(?:-\d)?)-([a-z]+)")
 _VERSION = re.compile(r"/v\d\w*$")
 """The version at the end of an address, such as `/v1` or `/v1beta`."""
 
@@ -171,24 +176,42 @@ class ModelsService:
         return _without_version(address_of(spec, self._context.settings, self._context.keys.env).value)
 
 
-class _NamePart(NamedTuple):
-    """A number or a text in a name. The fields are compared in order: texts before numbers, numbers by value."""
+class _NamePartKind(IntEnum):
+    """The kind of a part of a name, in the order in which different parts at the same place are sorted.
 
-    is_number: bool
-    number: float
-    text: str
+    `WORD` is a word after a separator, or a date; `SUFFIX` a word without a separator before it, as in `gpt-4o`.
+    Example: after `gpt-4`, the parts of `gpt-4-mini`, `gpt-4`, `gpt-4o` and `gpt-4-1` are in ascending order.
+    """
+
+    WORD = auto()
+    END = auto()
+    SUFFIX = auto()
+    VERSION = auto()
+
+
+class _NamePart(NamedTuple):
+    """A number or a text in a name, or the end of the name. The fields are compared in order."""
+
+    kind: _NamePartKind
+    number: float = 0.0
+    """The value of a version number, 0 for other parts."""
+    text: str = ""
 
 
 def version_order(name: str) -> list[_NamePart]:
-    """Return a sort key that compares the numbers in names by value: `qwen-turbo`, `qwen3`, `qwen3.8-max`, `qwen10`.
+    """Return a sort key for the names of models: reversed, later versions come first, and a name before its variants.
 
-    A name without a version sorts before the versions of its family, so it comes last if the order is reversed.
+    Example: `qwen10`, `qwen3.8-max`, `qwen3`, `qwen3-max`, `qwen-turbo`.
     """
     parts = []
-    for text in _NAME_PARTS.findall(name):
-        is_number = text[0].isdecimal()
-        parts.append(_NamePart(is_number, float(text) if is_number else 0.0, text))
-    return parts
+    for match in _NAME_PARTS.finditer(_VERSION_BEFORE_FAMILY.sub(r"claude-\2-\1", name)):
+        text = match["text"]
+        if text[0].isdecimal() and len(text.partition(".")[0]) < _MIN_DATE_DIGITS:
+            parts.append(_NamePart(_NamePartKind.VERSION, float(text)))
+        else:
+            is_suffix = bool(parts) and not match["separator"]
+            parts.append(_NamePart(_NamePartKind.SUFFIX if is_suffix else _NamePartKind.WORD, text=text))
+    return [*parts, _NamePart(_NamePartKind.END)]
 
 
 def _catalog_models(spec: ProviderSpec) -> list[str]:
