@@ -92,6 +92,29 @@ def test_command_that_is_refused_writes_a_protected_file(
     assert (repo.parent / ".bashrc").read_text() == "evil\n"
 
 
+@pytest.mark.parametrize("command", ["git checkout -b x origin/x", "git switch x", "git branch -m main y"])
+def test_branch_command_in_bypass_mode_sets_only_names_of_the_repository(command: str, repo: Path) -> None:
+    shutil.rmtree(repo / ".git")
+    environment = {"HOME": str(repo.parent), "PATH": os.environ["PATH"]}
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m 1"
+    prepared = f"git init -q -b main ../origin && cd ../origin && {commit} && git branch x && cd ../repo && git init -q"
+    prepared += " && git remote add origin ../origin && git fetch -q && git checkout -q -b main origin/main"
+    branch_values = "git config --get-regexp '^branch' | cut -d ' ' -f 2"
+    other_settings = "git config --local --list | grep -v '^branch'"
+
+    def run(text: str) -> str:
+        return subprocess.run(
+            ["bash", "-c", text], cwd=repo, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    run(prepared)
+    before = run(other_settings)
+    assert bypassed(command, repo).is_allowed
+    run(command)
+    assert set(run(branch_values).split()) <= {"origin", "refs/heads/main", "refs/heads/x"}
+    assert run(other_settings) == before
+
+
 def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo: Path) -> None:
     shutil.rmtree(repo / ".git")
     assert bypassed("tar xf a.tar", repo).is_allowed
