@@ -48,8 +48,8 @@ class OfferedProvider:
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
-_NAME_PARTS = re.compile(r"(?P<separator>[\W_]*)(?P<text>\d+(?:\.\d+)?|[^\W\d_]+)")
-"""A number or a word, with the characters before it: `qwen3.8-max` is `qwen`, `3.8`, and `max` after a `-`."""
+_NAME_PARTS = re.compile(r"(?P<number>\d+(?:\.\d+)?)|[^\W\d_]+|(?P<separator>[\W_]+)")
+"""A number, a word, or the characters between them: `qwen3.8-max` is `qwen`, `3.8`, `-`, `max`."""
 _MIN_DATE_DIGITS = 4
 """A number with so many digits is a date, as in `gpt-4-0613` or `claude-opus-4-20250514`."""
 # Anthropic's names up to 3.7 have the version before the family: `claude-3-7-sonnet`.
@@ -204,13 +204,18 @@ def version_order(name: str) -> list[_NamePart]:
     Example: `qwen10`, `qwen3.8-max`, `qwen3`, `qwen3-max`, `qwen-turbo`.
     """
     parts = []
+    is_separated = True
     for match in _NAME_PARTS.finditer(_VERSION_BEFORE_FAMILY.sub(r"claude-\2-\1", name)):
-        text = match["text"]
-        if text[0].isdecimal() and len(text.partition(".")[0]) < _MIN_DATE_DIGITS:
-            parts.append(_NamePart(_NamePartKind.VERSION, float(text)))
+        if match["separator"]:
+            is_separated = True
+            continue
+        number = match["number"] or ""
+        if number and len(number.partition(".")[0]) < _MIN_DATE_DIGITS:
+            parts.append(_NamePart(_NamePartKind.VERSION, float(number)))
         else:
-            is_suffix = bool(parts) and not match["separator"]
-            parts.append(_NamePart(_NamePartKind.SUFFIX if is_suffix else _NamePartKind.WORD, text=text))
+            kind = _NamePartKind.WORD if is_separated or number else _NamePartKind.SUFFIX
+            parts.append(_NamePart(kind, text=match[0]))
+        is_separated = False
     return [*parts, _NamePart(_NamePartKind.END)]
 
 
