@@ -56,6 +56,11 @@ def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
     return CommandLineError(f"invalid arguments: {one_line(' '.join(words), 200)}; {usage}")
 
 
+def usage_of(arguments: Sequence[str], usages: Mapping[str, str]) -> str:
+    """Return the usage of the action that `arguments` name; of all actions (key "") if they name none."""
+    return next((usages[word] for word in arguments if word in usages), usages[""])
+
+
 def missing_argument(usage: str) -> CommandLineError:
     """Return the error for a subcommand that ends before an argument that it needs."""
     return CommandLineError(f"an argument is missing; {usage}")
@@ -163,9 +168,9 @@ def parse(argv: Sequence[str]) -> Options:
     _refuse_separate_time(before)
     before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _join_texts(before)]
     parser = _Parser(FLAGS)
-    parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
+    parser.add_argument("prompt", nargs="?", default=None, type=as_text)
     values = _normalize(parser.read(before))
-    texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(_as_text, after)) if text]
+    texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
     _refuse_contradictions(values)
@@ -362,7 +367,7 @@ def requested_format(argv: Sequence[str]) -> OutputFormat:
     return requested
 
 
-def _as_text(text: str) -> str:
+def as_text(text: str) -> str:
     """Decode bytes that the locale could not decode as UTF-8; invalid bytes become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -429,10 +434,10 @@ def _choices(flag: Flag) -> dict[str, Any]:
 
 _ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "on": {"action": "store_true"},
-    "optional": {"nargs": "?", "type": _as_text},
-    "text": {"type": _as_text},
+    "optional": {"nargs": "?", "type": as_text},
+    "text": {"type": as_text},
     "choice": {},
-    "texts": {"type": _as_text, "action": "append"},
+    "texts": {"type": as_text, "action": "append"},
     "path": {"type": Path},
     "paths": {"type": Path, "action": "append"},
     "rules": {"action": "append"},

@@ -74,9 +74,10 @@ def _config_words() -> dict[str, tuple[str, ...]]:
 
 
 def _value_flags(commands: Mapping[str, _CommandWords]) -> dict[str, str]:
-    """Return two shell patterns of flags: `always` with those that require a value, `maybe` with those that allow one.
+    """Return two shell patterns of flags: `always` for those that require a value, `maybe` for those that allow one.
 
-    Example: `{"always": "--model|-m|…", "maybe": "--resume|-r|…"}`.
+    Example: `{"always": "--model|-m|…", "maybe": "--resume|-r|…"}`. Flags of a prompt are omitted: after them no word
+    is a subcommand.
     """
     flags = [*FLAGS, *(flag for words in commands.values() for flag in words.flags)]
     kinds = {
@@ -165,15 +166,16 @@ def _branch(words: _CommandWords) -> list[str]:
     rows += [
         f'        {"|".join(flag.names)}) found="{" ".join(flag.choices)}" ;;' for flag in words.flags if flag.choices
     ]
-    folder_flags = [flag for flag in words.flags if _takes_any(flag, is_folder=True)]
+    folder_flags = [flag for flag in words.flags if _takes_folder(flag)]
     if folder_flags:
         rows.append(f"        {_any_name_of(folder_flags)}) folders=1 ;;")
-    text_flags = [flag for flag in words.flags if _takes_any(flag, is_folder=False)]
+    text_flags = [flag for flag in words.flags if _takes_free_text(flag)]
     if text_flags:
         rows.append(f"        {_any_name_of(text_flags)}) ;;")
     rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.flag_names)}" ;;']
     if words.following:
         rows += ["            *)", "              case $command:$last in"]
+        # Without a subcommand, `$command:$last` is ":"; otherwise it is such as "skills:list".
         rows += [
             f'                {f"*:{word}" if word else ":"}) found="{" ".join(next_words)}" ;;'
             for word, next_words in words.following.items()
@@ -187,9 +189,13 @@ def _any_name_of(flags: Sequence[Flag]) -> str:
     return "|".join(name for flag in flags for name in flag.names)
 
 
-def _takes_any(flag: Flag, *, is_folder: bool) -> bool:
-    """Return whether a flag takes any folder as value (`is_folder`), or any other text: it has no list of choices."""
-    return flag.takes_value and not flag.choices and flag.typed.endswith(" DIR") == is_folder
+def _takes_folder(flag: Flag) -> bool:
+    return flag.takes_value and flag.typed.endswith(" DIR")
+
+
+def _takes_free_text(flag: Flag) -> bool:
+    """Return whether the value of a flag is neither a folder nor one of a list of choices."""
+    return flag.takes_value and not flag.choices and not _takes_folder(flag)
 
 
 def _fish_functions(commands: Mapping[str, _CommandWords]) -> str:
@@ -256,7 +262,7 @@ def _fish_flags(words: _CommandWords, condition: str) -> list[str]:
     lines = []
     for flag in words.flags:
         value = f" -x -a '{' '.join(flag.choices)}'" if flag.choices else " -r" if flag.takes_value else ""
-        if _takes_any(flag, is_folder=True):
+        if _takes_folder(flag):
             value = " -x -a '(__fish_complete_directories)'"
         for name in flag.names:
             kind = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"

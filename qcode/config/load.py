@@ -131,7 +131,7 @@ def _join_lists(lower: Value, upper: Value) -> Value:
     for item, origin in zip((*lower.value, *upper.value), (*lower.item_origins, *upper.item_origins), strict=True):
         items.setdefault(item, origin)
 
-    def sources() -> str:
+    def sources() -> str:  # called only if the origin is shown, because it finds the lines of both files
         return ", ".join(dict.fromkeys((lower.origin.where, upper.origin.where)))
 
     is_project = lower.origin.is_project or upper.origin.is_project
@@ -262,7 +262,7 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
 
 
 def _string_table(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
-    """Return the table at `prefix` as a keyword argument, named by the last part of `prefix`."""
+    """Return the table at `prefix` as a keyword argument: `{"env": {"A": "1"}}` for `("mcp_servers", "git", "env")`."""
     return {prefix[-1]: MappingProxyType(leaves(values, *prefix))}
 
 

@@ -41,14 +41,14 @@ _ERASE = b"\r\x1b[2K"
 _MIN_WIDTH = 20  # columns
 MAX_SILENT_WAIT_S = 5.0
 """A longer wait before a retry is reported even without `-v`."""
-MAX_MESSAGES = 100
+MAX_SERVER_MESSAGES = 100
 """The maximum number of queued messages of tool servers."""
 
 
 @contextlib.contextmanager
 def server_messages(logger_name: str) -> Iterator[deque[str]]:
-    """Yield a queue with the last `MAX_MESSAGES` messages that the logger gets inside the `with` block."""
-    messages: deque[str] = deque(maxlen=MAX_MESSAGES)
+    """Yield a queue with the last messages that the logger of tool servers gets inside the `with` block."""
+    messages: deque[str] = deque(maxlen=MAX_SERVER_MESSAGES)
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # one function
     logger = logging.getLogger(logger_name)
@@ -72,7 +72,7 @@ class StderrWriter:
         self._stream = stream
         self._pipe: Pipe | None = Pipe(stream)
         self.has_live_line = has_live_line
-        self._is_live = False
+        self._is_line_shown = False
 
     async def write_line(self, text: str) -> None:
         """Write `text` as one line after `qcode: `; see `uncapitalized` for its first letter."""
@@ -81,7 +81,7 @@ class StderrWriter:
         await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
     async def write_visible(self, text: str) -> None:
-        """Write a line that `visible` has returned. Its spaces stay, because the user may copy a command from it."""
+        """Write `text`, which has no control characters, with all its spaces: the user may copy a command from it."""
         await self._write(f"qcode: {text}\n")
 
     async def quote(self, text: str) -> None:
@@ -93,19 +93,19 @@ class StderrWriter:
         """Replace the live line; do nothing if there is none."""
         if self.has_live_line:
             line = single_spaced(status)[: self._width() - 1]
-            self._is_live = True
+            self._is_line_shown = True
             await self._send(_ERASE + line.encode("utf-8", "replace"))
 
     async def clear_status(self) -> None:
         """Remove the live line before other output."""
-        if self._is_live:
-            self._is_live = False
+        if self._is_line_shown:
+            self._is_line_shown = False
             await self._send(_ERASE)
 
     def clear_status_now(self) -> None:
         """Remove the live line without waiting, right before the program exits."""
-        if self._is_live and self._pipe is not None:
-            self._is_live = False
+        if self._is_line_shown and self._pipe is not None:
+            self._is_line_shown = False
             with contextlib.suppress(OutputLostError):
                 self._pipe.push(_ERASE)
 
@@ -197,9 +197,9 @@ def verbose_message(event: TurnEvent) -> str:
         case ev.HookEnded():
             return hook_ended_text(event)
         case ev.ToolFinished():
-            detail = event.outcome.summary
             from qcode.agent.call_titles import state_text  # only for `-v`
 
+            detail = event.outcome.summary
             state = state_text(event.call.name, event.state, detail)
             message = f"{event.call.name}: {state}"
             # The detail may repeat the state, as in `edit: declined, declined`.

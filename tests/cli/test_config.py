@@ -214,9 +214,17 @@ def test_json_names_key_value_and_file(desk: Desk) -> None:
     assert json.loads(desk("path", "--json")[0]) == {"path": str(desk.file)}
 
 
-@pytest.mark.parametrize("argv", [(), ("set", "x"), ("set", "a", "b", "c"), ("show", "--project")])
-def test_invalid_arguments_print_the_usage(desk: Desk, argv: tuple[str, ...]) -> None:
-    assert "qcode config set KEY VALUE" in desk(*argv, code=2)[1]
+@pytest.mark.parametrize(
+    ("argv", "usage"),
+    [
+        ((), "use: qcode config path, schema, show, set KEY VALUE, or unset KEY"),
+        (("set", "x"), "use: qcode config set KEY VALUE [--project]"),
+        (("set", "a", "b", "c"), "use: qcode config set KEY VALUE [--project]"),
+        (("show", "--project"), "--project only works with set and unset; use: qcode config show"),
+    ],
+)
+def test_invalid_arguments_print_the_usage_of_the_action(desk: Desk, argv: tuple[str, ...], usage: str) -> None:
+    assert usage in desk(*argv, code=2)[1]
 
 
 def test_missing_key_prints_the_usage_of_its_action(desk: Desk) -> None:

@@ -107,14 +107,14 @@ def test_changed_tools_are_approved_as_they_are_shown(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("show",), "use: qcode mcp"),
-        (("remove",), "use: qcode mcp"),
+        (("show",), "use: qcode mcp show NAME"),
+        (("remove",), "use: qcode mcp remove NAME"),
         (("remove", "x"), "config.toml has no tool server"),
         (("remove", "theirs", "--trust"), "config.toml has no tool server"),
         (("remove", "mime"), "did you mean mine?"),
-        (("add", "x"), "use: qcode mcp"),
+        (("add", "x"), "use: qcode mcp add NAME [--env NAME=VALUE] -- COMMAND..."),
         (("add", "mine", "--", "prog"), "qcode mcp remove mine removes it"),
-        (("list", "--env", "A=b"), "use: qcode mcp"),
+        (("list", "--env", "A=b"), "use: qcode mcp list [--json]"),
         (("add", "a__b", "x"), "letters, digits"),
         (("add", "x", "https://h/mcp", "--env", "A=b"), "takes --header"),
         (("add", "x", "--header", "A:b", "--", "prog"), "a server with a URL"),

@@ -95,8 +95,8 @@ def test_models_are_filtered_by_part_of_their_name(printed: Printed) -> None:
         (("config", "set"), "an argument is missing; use: qcode config set KEY VALUE"),
         (("config", "set", "a"), "an argument is missing; use: qcode config set KEY VALUE"),
         (("config", "unset"), "an argument is missing; use: qcode config unset KEY"),
-        (("config", "set", "a", "b", "c"), "invalid arguments: set a b c; use: qcode config path"),
-        (("mcp", "add", "git"), "an argument is missing; use: qcode mcp list"),
+        (("config", "set", "a", "b", "c"), "invalid arguments: set a b c; use: qcode config set KEY VALUE"),
+        (("mcp", "add", "git"), "an argument is missing; use: qcode mcp add NAME"),
         (("config",), "an argument is missing; use: qcode config path"),
         (("sessions", "show"), "an argument is missing; use: qcode sessions list"),
         (("sessions", "delete"), "an argument is missing; use: qcode sessions list"),
@@ -155,7 +155,7 @@ def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> No
     (refusal,) = printed("sessions", "export", name, "--format", "pdf", code=2)[1]
     assert '"pdf"' in refusal
     assert "use: qcode sessions export" in refusal
-    assert "use: qcode sessions list" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
+    assert "use: qcode sessions show ID" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
 
 
 def test_sessions_show_reports_an_incomplete_last_record(printed: Printed) -> None:

@@ -1,5 +1,5 @@
-"""Imports sessions of other programs as sessions of qcode.
+"""Imports sessions and settings of other programs, whose files are never changed.
 
-`sources` finds the files and chooses a reader. The reader builds an `ImportedSession`, and `migration` stores it. The
-files of the other programs are never changed.
+Sessions: `sources` finds the files and chooses a reader, which builds an `ImportedSession`; `migration` stores it.
+Settings: see the package `configuration`.
 """

@@ -38,7 +38,7 @@ class FirstModel:
 
     client: ModelClient
     events: tuple[TurnEvent, ...] = ()
-    """Name the models that were skipped and the model that is used instead."""
+    """A notice for each skipped model, and `ModelFellBack` if `client` is a fallback model."""
 
 
 class FallbackModels:
@@ -95,9 +95,10 @@ class FallbackModels:
 
     @property
     def limit(self) -> ErrorInfo | None:
-        """The limit that ends first among the models of the turn.
+        """The limit that ends first among the models of the turn, for the wait before the next request.
 
-        None if it is unknown, or if it belongs to the model that failed last.
+        None if no model has reached a limit, or if the limit is that of the model that failed last: the engine knows it
+        from the error.
         """
         name = self._first_limited()
         if name is None or name == self._failed_name:

@@ -15,7 +15,14 @@ from pathlib import Path
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import configured_rules
 from qcode.agent.trust import TrustStore
-from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, missing_argument, parse_subcommand
+from qcode.cli.arguments import (
+    FOLDER_FLAGS,
+    CommandLineError,
+    invalid_arguments,
+    missing_argument,
+    parse_subcommand,
+    usage_of,
+)
 from qcode.cli.context import check_theme, folder_context, report_problem
 from qcode.cli.terminal import write_lines, write_stderr, write_stdout
 from qcode.config.load import Scope, file_layer
@@ -25,16 +32,22 @@ from qcode.config.show import setting_rows, value_text
 from qcode.protocol.errors import ConfigError, ExitCode
 from qcode.text.json import Json
 
-_SET_FORM = "qcode config set KEY VALUE [--project]"
-_UNSET_FORM = "qcode config unset KEY [--project]"
-_USE = f"use: qcode config path, qcode config schema, qcode config show {FOLDER_FLAGS}, {_SET_FORM}, or {_UNSET_FORM}"
+_USES = {
+    "": "use: qcode config path, schema, show, set KEY VALUE, or unset KEY; qcode help config explains them",
+    "path": "use: qcode config path [--json]",
+    "schema": "use: qcode config schema",
+    "show": f"use: qcode config show {FOLDER_FLAGS}",
+    "set": "use: qcode config set KEY VALUE [--project]",
+    "unset": "use: qcode config unset KEY [--project]",
+}
 
 
 def run_config(arguments: Sequence[str]) -> int:
     """Run an action and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("config", arguments, _USE)
+    usage = usage_of(arguments, _USES)
+    options, words, flags = parse_subcommand("config", arguments, usage)
     if "project" in flags and words[:1] not in (["set"], ["unset"]):
-        raise invalid_arguments(words, _USE)
+        raise CommandLineError(f"--project only works with set and unset; {usage}")
     match words:
         case ["path"]:
             file = str(ConfigPaths.from_env(os.environ).config_file)
@@ -51,12 +64,10 @@ def run_config(arguments: Sequence[str]) -> int:
             return _change(options, name, value, is_project="project" in flags, is_json="json" in flags)
         case ["unset", name]:
             return _change(options, name, None, is_project="project" in flags, is_json="json" in flags)
-        case ["set"] | ["set", _]:
-            raise missing_argument(f"use: {_SET_FORM}")
-        case ["unset"]:
-            raise missing_argument(f"use: {_UNSET_FORM}")
+        case ["set"] | ["set", _] | ["unset"]:
+            raise missing_argument(usage)
         case _:
-            raise invalid_arguments(words, _USE)
+            raise invalid_arguments(words, usage)
 
 
 def _show(options: Options, *, is_json: bool) -> int:

@@ -40,7 +40,7 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
-from qcode.cli.arguments import invalid_arguments, missing_argument, parse_subcommand
+from qcode.cli.arguments import invalid_arguments, missing_argument, parse_subcommand, usage_of
 from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
@@ -53,12 +53,18 @@ from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.text.match import suggestion
 
-_USE = (
-    "use: qcode mcp list [--json], show NAME, approve NAME, add NAME -- COMMAND... or add NAME URL, remove NAME, login "
-    "NAME, or logout NAME; with -C DIR, --trust, --mcp-config FILE; add takes --env K=V, --header K:V and --transport, "
-    "login --no-browser, --client-id ID and --callback-port N; or qcode mcp serve, with the flags of model, limits and "
-    "permissions"
-)
+_USES = {
+    "": "use: qcode mcp [list], show, approve, add, remove, login, logout or serve; qcode help mcp explains them",
+    "list": "use: qcode mcp list [--json] [-C DIR] [--trust] [--mcp-config FILE]",
+    "show": "use: qcode mcp show NAME [-C DIR] [--trust] [--mcp-config FILE]",
+    "approve": "use: qcode mcp approve NAME [-C DIR] [--trust] [--mcp-config FILE]",
+    "add": "use: qcode mcp add NAME [--env NAME=VALUE] -- COMMAND..., or qcode mcp add NAME URL [--header NAME:VALUE] "
+    "[--transport http|sse]",
+    "remove": "use: qcode mcp remove NAME",
+    "login": "use: qcode mcp login NAME [--no-browser] [--client-id ID] [--callback-port N]",
+    "logout": "use: qcode mcp logout NAME",
+    "serve": "use: qcode mcp serve [FLAGS]; qcode help mcp lists the flags",
+}
 _SHARED_FLAGS = ("cwd", "mcp_config", "trust")
 _ADD_FLAGS = ("env", "header", "transport")
 _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
@@ -66,8 +72,9 @@ _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 def run_mcp(arguments: Sequence[str]) -> int:
     """Run an action and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("mcp", arguments, _USE)
-    _refuse_other_flags(words, flags)
+    usage = usage_of(arguments, _USES)
+    options, words, flags = parse_subcommand("mcp", arguments, usage)
+    _refuse_other_flags(words, flags, usage)
     match words:
         case ["serve"]:
             from qcode.cli.subcommands.mcp_serve import serve
@@ -88,12 +95,12 @@ def run_mcp(arguments: Sequence[str]) -> int:
             write_stdout(f"{_detail(spec, pins, files, _login_note(spec, context))}\n")
             return _approve(spec, pins, files) if action == "approve" else 0
         case ["show" | "approve" | "remove" | "login" | "logout" | "add"] | ["add", _]:
-            raise missing_argument(_USE)
+            raise missing_argument(usage)
         case _:
-            raise invalid_arguments(words, _USE)
+            raise invalid_arguments(words, usage)
 
 
-def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
+def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any], usage: str) -> None:
     """Raise `CommandLineError` for a flag of another action."""
     match words[:1]:
         case ["serve"]:
@@ -108,7 +115,7 @@ def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
             stray = [flag for flag in flags if flag not in _SHARED_FLAGS]
     if stray:
         flag = stray[0].replace("_", "-")
-        raise invalid_arguments([f"--{flag}"], _USE)
+        raise invalid_arguments([f"--{flag}"], usage)
 
 
 def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import CHECKED_KINDS, CheckedKind, Permissions, permissions_of, verdict_on
-from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
+from qcode.cli.arguments import CommandLineError, as_text, invalid_arguments, parse_subcommand, usage_of
 from qcode.cli.context import context_without_config, folder_context, run_context
 from qcode.cli.terminal import working_folder, write_lines, write_stderr, write_stdout
 from qcode.config.paths import with_tilde
@@ -32,10 +32,12 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.hooks.permission_hook import HookProgram
 
-_USE = (
-    "use: qcode permissions [list] [--json], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines "
-    "on stdin), or hook --for claude|codex|gemini|qwen [--print]"
-)
+_USES = {
+    "": "use: qcode permissions [list], check KIND VALUE, or hook --for PROGRAM; qcode help permissions explains them",
+    "list": "use: qcode permissions [list] [--json]",
+    "check": "use: qcode permissions check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines on stdin)",
+    "hook": "use: qcode permissions hook --for claude|codex|gemini|qwen [--print]",
+}
 
 
 def run_permissions(arguments: Sequence[str]) -> int:
@@ -44,24 +46,26 @@ def run_permissions(arguments: Sequence[str]) -> int:
     If the configuration is invalid, `list` returns its exit code. `check` raises its error, because a verdict without
     the configured rules could be wrong.
     """
-    options, words, flags = parse_subcommand("permissions", arguments, _USE)
+    usage = usage_of(arguments, _USES)
+    options, words, flags = parse_subcommand("permissions", arguments, usage)
     has_lines = "jsonl" in flags
     if words == ["hook"] and not has_lines and "for" in flags:
+        # On a terminal there is no event to read: the user looks for the settings.
         return _hook(options, flags["for"], only_prints="print" in flags or os.isatty(0))
     if "for" in flags or "print" in flags:
-        raise CommandLineError(f"--for and --print only work with hook, which needs --for; {_USE}")
+        raise CommandLineError(f"--for and --print only work with hook, which needs --for; {_USES['hook']}")
     if words in ([], ["list"]):
         if has_lines:
-            raise CommandLineError(f"--jsonl only works with check; {_USE}")
+            raise CommandLineError(f"--jsonl only works with check; {_USES['check']}")
         return _list(options, is_json="json" in flags)
     if "json" in flags:
-        raise CommandLineError(f"--json only works with list; {_USE}")
+        raise CommandLineError(f"--json only works with list; {_USES['list']}")
     if words == ["hook"] and not has_lines:
-        raise CommandLineError(f"hook needs --for; {_USE}")
+        raise CommandLineError(f"hook needs --for; {usage}")
     if words[0] != "check":
-        raise invalid_arguments(words, _USE)
+        raise invalid_arguments(words, usage)
     if has_lines and words[1:]:
-        raise CommandLineError(f"with --jsonl, calls are read from standard input; {_USE}")
+        raise CommandLineError(f"with --jsonl, calls are read from standard input; {usage}")
     if not has_lines:
         return _check(options, words[1:])
     judge = permission_check(_context(options))
@@ -92,13 +96,15 @@ def _check(options: Options, words: Sequence[str]) -> int:
     """Print the verdict on one call; raise `CommandLineError` for invalid words."""
     kind = next((known for known in CHECKED_KINDS if words and words[0] == known), None)
     if words and kind is None:
-        raise CommandLineError(f"unknown kind {quoted(words[0])}; {_USE}")
+        raise CommandLineError(f"unknown kind {quoted(words[0])}; {_USES['check']}")
     if kind is None or len(words) < 2:
-        raise CommandLineError(f"a kind and one value are needed; {_USE}")
+        raise CommandLineError(f"a kind and one value are needed; {_USES['check']}")
     if len(words) > 2:
-        raise CommandLineError(f"a kind and one value are needed; put a command with spaces in quotes; {_USE}")
+        raise CommandLineError(
+            f"a kind and one value are needed; put a command with spaces in quotes; {_USES['check']}"
+        )
     judge = permission_check(_context(options))
-    verdict = judge(kind, _as_text(words[1]))
+    verdict = judge(kind, as_text(words[1]))
     write_lines(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.decided_by)}]")
     write_lines(*(f"  - {visible(reason)}" for reason in verdict.all_reasons))
     if note := judge.note(kind, verdict):
@@ -109,7 +115,7 @@ def _check(options: Options, words: Sequence[str]) -> int:
 
 
 def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
-    """Print the settings for a program, or read its event and print the answer. The exit code is 0 for every answer.
+    """Print the settings for a program (`only_prints`), or read its event and print the answer; return 0.
 
     The other program treats exit code 2 as a denial, and decides by its own rules after any other code but 0.
     """
@@ -134,7 +140,8 @@ def _hook(options: Options, program: HookProgram, *, only_prints: bool) -> int:
             write_stdout("{}\n")
             return 0
         policy = permissions_of(_context(replace(options, cwd=event.folder))).policy
-        # The other program runs the command without qcode's sandbox, so only commands that need none are allowed.
+        # The other program runs the command without qcode's sandbox, so only commands that need none are allowed:
+        # the probe `SandboxSupport()` returns the support of a machine without a sandbox.
         policy = replace(policy, probes=replace(policy.probes, sandbox=SandboxSupport))
         verdict = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
@@ -239,8 +246,3 @@ def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     note = judge.note(kind, verdict)
     row: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.decided_by}
     return {**row, "note": note} if note else row
-
-
-def _as_text(text: str) -> str:
-    """Return a word of the command line as text; invalid UTF-8 becomes U+FFFD."""
-    return os.fsencode(text).decode("utf-8", "replace")

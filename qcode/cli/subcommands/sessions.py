@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, missing_argument, parse_subcommand
+from qcode.cli.arguments import FOLDER_FLAGS, invalid_arguments, missing_argument, parse_subcommand, usage_of
 from qcode.cli.context import folder_context, report_problem
 from qcode.cli.terminal import InputEnded, ask, short_path, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from qcode.agent.imports.sources import SessionFile
 
 _MAX_TITLE_CHARS = 200
-_USE = {
-    "list": "use: qcode sessions list [WORDS] [--json], show ID, export ID, import [PATH...], or delete ID",
+_USES = {
+    "": "use: qcode sessions list, show ID, export ID, import [PATH...], or delete ID",
+    "list": "use: qcode sessions list [WORDS] [--json] [-C DIR]",
+    "show": "use: qcode sessions show ID",
+    "delete": "use: qcode sessions delete ID",
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
     "import": "use: qcode sessions import [PATH...] [--all] [--yes] [--json]",
 }
@@ -48,8 +51,8 @@ _FLAGS = {
 
 def run_sessions(arguments: Sequence[str]) -> int:
     """Run `qcode sessions` and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    action = next((word for word in arguments if word in _USE), "list")
-    options, words, flags = parse_subcommand("sessions", arguments, _USE[action])
+    usage = usage_of(arguments, _USES)
+    options, words, flags = parse_subcommand("sessions", arguments, usage)
     context, problem = folder_context(options)
     if problem is not None:
         write_stderr(str(problem))
@@ -68,9 +71,9 @@ def run_sessions(arguments: Sequence[str]) -> int:
             write_stdout(f"deleted {store.delete(selection)}\n")
             code = ExitCode.OK
         case ["export" | "show" | "delete"]:
-            raise missing_argument(_USE[action])
+            raise missing_argument(usage)
         case _:
-            raise invalid_arguments(arguments, _USE[action])
+            raise invalid_arguments(arguments, usage)
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 

@@ -111,6 +111,7 @@ def add_gemini_rules(file: SettingsFile) -> None:
 
 def add_opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
+    # `"permission": "deny"`, one effect for all tools, is valid in OpenCode but not a table.
     file.report_invalid_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
         if not isinstance(value, Mapping):
@@ -128,13 +129,15 @@ def add_opencode_rules(file: SettingsFile) -> None:
                 _add_opencode_rule(file, tool, pattern, effect, label, location)
 
 
-def _add_opencode_rule(
-    file: SettingsFile, tool: str, pattern: str, effect: RuleEffect, label: str, location: str
-) -> None:
-    """Add a finding for one rule of OpenCode. `label` names the rule for the user; `*` matches every use."""
+def _add_opencode_rule(file: SettingsFile, tool: str, pattern: str, value: object, label: str, location: str) -> None:
+    """Add a finding for one rule of OpenCode. `label` names the rule for the user; `*` matches every use.
+
+    `value` is the effect as it is in the file, so it may be of any type.
+    """
+    effect = next((known for known in RULE_EFFECTS if known == value), None)
     claude_tool = CLAUDE_TOOLS.get(tool.lower(), tool)
     covers_everything = pattern == "*"
-    if effect not in RULE_EFFECTS:
+    if effect is None:
         file.add(SourceSetting("rule", label, location, reason="is neither allow nor ask nor deny"))
     elif effect == "ask" and covers_everything:
         reason = "not needed: qcode asks, except for commands and files that are only read"
@@ -167,7 +170,10 @@ def add_rule(
     location: str,
     losses: tuple[str, ...] = (),
 ) -> None:
-    """Add a finding for one rule: `text` in the format of the other program, `rule` in the format of Claude Code."""
+    """Add a finding for one rule: `text` in the format of the other program, `rule` in the format of Claude Code.
+
+    `losses` are lines about what `rule` does not express; the losses of its conversion to a qcode rule are added.
+    """
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
         file.add(SourceSetting("rule", name, location, reason=PROJECT_CANNOT_ALLOW))

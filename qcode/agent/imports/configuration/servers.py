@@ -95,6 +95,7 @@ class _Server:
         words = [command, *arguments]
         if folder:
             words = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", folder, *words]
+        # References are expanded in arguments, so after `sh` the command of the server may contain one.
         if _REFERENCE.search(words[0]):
             raise NotConvertibleError("a command with a variable is not supported; write its path")
         words = [self.convert_references(word) for word in words]
@@ -102,7 +103,7 @@ class _Server:
         self.values["command"] = words[0]
         if args:
             self.values["args"] = args
-        self._add_named("env", variables)
+        self._set_table("env", variables)
 
     def set_address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
         """Set the address of a remote server; raise `NotConvertibleError` if it contains a password."""
@@ -113,12 +114,12 @@ class _Server:
             raise NotConvertibleError("its address contains a password; add it yourself with qcode mcp add")
         if transport:
             self.values["transport"] = transport
-        self._add_named("headers", headers)
+        self._set_table("headers", headers)
 
-    def _add_named(self, key: str, named: Mapping[str, str]) -> None:
-        """Set the variables or headers (`key`); a secret in them is replaced by a reference."""
+    def _set_table(self, key: str, table: Mapping[str, str]) -> None:
+        """Set the table `env` or `headers` (`key`); a literal secret in it is replaced by a reference."""
         values = {}
-        for name, value in named.items():
+        for name, value in table.items():
             text = self.convert_references(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
             if is_secret and _is_literal(text):
