@@ -16,7 +16,7 @@ from qcode.agent.context.project import read_head
 from qcode.agent.models.selection import DEMO, RESUMED, Selection, select_at_start, select_for_resume
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
-from qcode.cli.terminal import InputEnded, ask, short_path, working_folder
+from qcode.cli.terminal import InputEnded, ask_choice, short_path, working_folder
 from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
 from qcode.protocol.errors import ExitCode
 from qcode.tui.app import AppOptions, QcodeApp
@@ -27,22 +27,21 @@ DEMO_NOTE = (
     "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
 
-_CHOICES_FOR_BUSY_SESSION = """\
+_BUSY_SESSION_CHOICES = """\
   1  Continue in a copy
-  2  Start a new session
-Which? [1] """
+  2  Start a new session"""
 
 
-def run_app(arguments: Options) -> int:
+def run_app(options: Options) -> int:
     """Ask the questions that must come before the app, open it, and return its exit code."""
-    folder = working_folder(arguments.cwd)
+    folder = working_folder(options.cwd)
     drafts: list[str] = []
 
     def ask_trust(question: TrustQuestion) -> TrustAnswer:
-        return _ask_trust(replace(arguments, cwd=folder), question, drafts.append)
+        return _ask_trust(replace(options, cwd=folder), question, drafts.append)
 
     try:
-        context = run_context(arguments, folder, is_attended=True, ask_trust=ask_trust)
+        context = run_context(options, folder, is_attended=True, ask_trust=ask_trust)
         if _is_linear(context):
             context = with_chosen_session(context)
         busy_session = _busy_session(context)
@@ -62,14 +61,14 @@ def run_app(arguments: Options) -> int:
         from qcode.tui.linear.app import run_linear
 
         return run_linear(context, selection, welcome)
-    options = AppOptions(
+    app_options = AppOptions(
         history_file=_history_file(context),
         on_first_paint=_freeze,
         draft="".join(drafts),
         picks_session=picks_session,
         busy_session=busy_session,
     )
-    return QcodeApp(context, selection, welcome, options).run(mouse=context.settings.ui.mouse)
+    return QcodeApp(context, selection, welcome, app_options).run(mouse=context.settings.ui.mouse)
 
 
 def _busy_session(context: RunContext) -> str:
@@ -94,24 +93,24 @@ def _ask_about_busy_session(context: RunContext, session_id: str) -> RunContext:
     holder = SessionStore(context.paths.state_dir, context.root).holder(session_id)
     if holder is None:  # closed meanwhile
         return context
-    answer = ask(f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_CHOICES_FOR_BUSY_SESSION}")
-    starts_new_session = answer in ("2", "n")
-    if starts_new_session:
-        return replace(context, options=replace(context.options, resume=None))
-    return replace(context, options=replace(context.options, resume=session_id, fork_session=True))
+    text = f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_BUSY_SESSION_CHOICES}"
+    continues_in_copy = ask_choice(text, "Which? [1] ", {"1": True, "2": False}, default="1")
+    if continues_in_copy:
+        return replace(context, options=replace(context.options, resume=session_id, fork_session=True))
+    return replace(context, options=replace(context.options, resume=None))
 
 
 def _is_linear(context: RunContext) -> bool:
     return context.settings.ui.linear or os.environ.get("TERM") == "dumb"
 
 
-def _ask_trust(arguments: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
+def _ask_trust(options: Options, question: TrustQuestion, keep_draft: Callable[[str], None]) -> TrustAnswer:
     """Ask in a panel, or in lines in linear mode, before the folder's settings are read.
 
     `keep_draft` gets the text that the user typed into the prompt meanwhile. If the user quits, the text is stored for
     the next start; raise `InputEnded`.
     """
-    context = RunContext.read(arguments, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
+    context = RunContext.read(options, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
     if _is_linear(context):
         return ask_in_lines(question)
     from qcode.protocol.approvals import Allow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.terminal import ask, working_folder, write_stderr
-from qcode.cli.trust import TrustAnswer, TrustQuestion, is_trusted, note_for_pipes
+from qcode.cli.trust import TrustAnswer, TrustQuestion, decide_trust, note_for_pipes
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, ExitCode, UsageError
 from qcode.text.clean import plain_line
@@ -35,7 +35,7 @@ def run_context(
         check_theme(options.theme)
 
     def judge_trust(of_folder: Path, root: Path, state_dir: Path) -> bool:
-        return is_trusted(of_folder, root, state_dir, by_flag=options.trust, ask_user=ask_trust)
+        return decide_trust(of_folder, root, state_dir, by_flag=options.trust, ask_user=ask_trust)
 
     return RunContext.read(
         replace(options, cwd=folder),

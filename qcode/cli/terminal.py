@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, QcodeError
-from qcode.text.clean import clean
+from qcode.text.clean import clean, visible
+
+AnswerT = TypeVar("AnswerT")
 
 
 class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a bug
@@ -86,6 +89,17 @@ def ask(text: str) -> str:
         write_stdout("\n")
         raise InputEnded
     return line.strip()
+
+
+def ask_choice(text: str, question: str, answers: Mapping[str, AnswerT], default: str) -> AnswerT:
+    """Show `text`, then ask `question` until the user types a key of `answers`, and return its value.
+
+    An empty line is `default`, one of the keys. Raise `InputEnded` at the end of input.
+    """
+    typed = ask(f"{text}\n{question}") or default
+    while typed not in answers:
+        typed = ask(f"Not one of the choices: {visible(typed)}\n{question}") or default
+    return answers[typed]
 
 
 def ask_hidden(text: str) -> str:

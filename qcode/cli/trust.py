@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from qcode.agent.context.project import find_project_root
 from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, save_trust, why_restricted
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.terminal import InputEnded, ask, working_folder, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask, ask_choice, working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import QcodeError, UsageError
 from qcode.text.clean import visible
@@ -34,7 +34,8 @@ _STATES = {
     "unpinnable": "restricted unless you use --trust (it has more files than can be recorded)",
 }
 TrustAnswer: TypeAlias = Literal["always", "once", "restricted"]
-_ANSWERS: dict[str, TrustAnswer] = {"1": "always", "2": "once", "3": "restricted", "q": "restricted"}
+_ANSWERS: dict[str, TrustAnswer | None] = {"1": "always", "2": "once", "3": "restricted", "q": None}
+"""The answers by what the user types; None quits."""
 _MAX_COMMAND_CHARS = 400
 _UNKNOWN = "First time in this folder:"
 _UNPINNED = "You trusted this folder with a version of qcode that did not record its files:"
@@ -60,7 +61,6 @@ _OPTIONS = """\
   q  quit
 
 """
-_CHOICE = "1, 2, 3 or q [3]: "
 
 
 def run_trust(arguments: Sequence[str]) -> int:
@@ -172,20 +172,19 @@ def ask_in_lines(question: TrustQuestion) -> TrustAnswer:
     from qcode.tui.linear.wrap import wrap_table
 
     text = wrap_table(f"\n{question.facts}\n\n{question.question}\n\n{_OPTIONS}", terminal_columns())
-    answer = ask(f"{text}\n{_CHOICE}") or "3"
-    while answer not in _ANSWERS:
-        answer = ask(f"Not one of the choices: {visible(answer)}\n{_CHOICE}") or "3"
-    if answer == "q":
+    answer = ask_choice(text, "1, 2, 3 or q [3]: ", _ANSWERS, default="3")
+    if answer is None:
         raise InputEnded
-    return _ANSWERS[answer]
+    return answer
 
 
-def is_trusted(
+def decide_trust(
     folder: Path, root: Path, state_dir: Path, *, by_flag: bool, ask_user: Callable[[TrustQuestion], TrustAnswer] | None
 ) -> bool:
-    """Return whether the project at `root` is trusted, for a run in `folder`, which may be a subfolder.
+    """Return whether to trust the project at `root`, for a run in `folder`, which may be a subfolder.
 
-    `by_flag`: the run has --trust. `ask_user` is None if no user can answer. Raise `InputEnded` if the user quits.
+    If that is not stored, ask the user and store the answer "always". `by_flag`: the run has --trust. `ask_user` is
+    None if no user can answer. Raise `InputEnded` if the user quits.
     """
     if by_flag:
         return True

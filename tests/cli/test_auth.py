@@ -121,7 +121,7 @@ def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> 
         (("login",), KEY, 2, "name the provider"),
         (("login", "opnai"), KEY, 2, "did you mean openai?"),
         (("login", "openai", KEY), "", 2, "never on the command line"),
-        (("login", KEY), "", 2, "unknown provider"),
+        (("login", KEY), "", 2, "unknown provider; qcode auth status lists all providers"),
         (("login", "openai", "--key"), "", 2, "use: qcode auth"),
         (("login", "openai"), "", 41, "no key was given"),
         (("login", "openai"), "\n \n", 41, "no key was given"),
@@ -129,7 +129,7 @@ def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> 
         (("login", "bedrock"), KEY, 2, "AWS chain"),
         (("login", "demo"), KEY, 2, "needs no key"),
         (("logout",), "", 2, "no key is stored"),
-        (("status", "nowhere"), "", 2, "unknown provider"),
+        (("status", "nowhere"), "", 2, "lists all providers"),
     ],
 )
 def test_login_error_is_one_line_with_its_exit_code(

@@ -46,7 +46,8 @@ def test_configured_provider_can_be_selected() -> None:
 @pytest.mark.parametrize(
     ("name", "code", "part"),
     [
-        ("opnai/gpt", 2, "openai"),
+        ("opnai/gpt", 2, 'unknown provider "opnai"; did you mean openai?'),
+        ("nobody/x", 2, "the nearest is anthropic; qcode auth status lists all providers"),
         ("nothing-like-it-at-all", 2, "PROVIDER/MODEL"),
         ("ollama", 2, "-m ollama/MODEL"),
     ],

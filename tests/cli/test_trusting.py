@@ -11,7 +11,7 @@ import pytest
 from qcode.agent.trust import MAX_PINNED_BYTES, TrustStore
 from qcode.cli.main import main
 from qcode.cli.terminal import InputEnded
-from qcode.cli.trust import ask_in_lines, is_trusted, note_for_pipes
+from qcode.cli.trust import ask_in_lines, decide_trust, note_for_pipes
 
 
 class User:
@@ -30,7 +30,7 @@ class User:
     def is_trusted(self, typed: str = "", *, by_flag: bool = False, folder: Path | None = None) -> bool:
         self._monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         try:
-            return is_trusted(folder or self.root, self.root, self.state, by_flag=by_flag, ask_user=ask_in_lines)
+            return decide_trust(folder or self.root, self.root, self.state, by_flag=by_flag, ask_user=ask_in_lines)
         finally:
             self.saw, self.told = self._capfd.readouterr()
 
@@ -111,9 +111,9 @@ def test_answer_that_cannot_be_kept_holds_for_this_run(user: User) -> None:
 
 def test_trust_is_not_asked_about_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    assert not is_trusted(tmp_path, tmp_path, tmp_path / "state", by_flag=False, ask_user=None)
+    assert not decide_trust(tmp_path, tmp_path, tmp_path / "state", by_flag=False, ask_user=None)
     TrustStore(tmp_path / "state").remember(tmp_path)
-    assert is_trusted(tmp_path, tmp_path, tmp_path / "state", by_flag=False, ask_user=None)
+    assert decide_trust(tmp_path, tmp_path, tmp_path / "state", by_flag=False, ask_user=None)
 
 
 def put(root: Path, name: str, text: str) -> None:

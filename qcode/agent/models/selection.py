@@ -75,6 +75,18 @@ def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
     return specs
 
 
+ALL_PROVIDERS_HINT = "qcode auth status lists all providers"
+
+
+def unknown_provider_text(name: str, known_names: Iterable[str]) -> str:
+    """Return the error about a provider that does not exist, with the nearest name."""
+    from qcode.text.match import nearest_hint, suggestion
+
+    names = tuple(known_names)
+    hint = suggestion(name, names, f"{nearest_hint(name, names)}; {ALL_PROVIDERS_HINT}")
+    return f'unknown provider "{name}"; {hint}'
+
+
 def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None) -> ProviderSpec:
     """Return the specification of a provider in the configuration. A built-in provider (`spec`) keeps its protocol."""
     protocol = cast(WireProtocol, provider.type)
@@ -116,10 +128,7 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
             f'provider "{provider}" has the type "{kind}", which this version does not support', ExitCode.BAD_CONFIG
         )
     if slash:
-        from qcode.text.match import suggestion
-
-        hint = suggestion(provider, specs, f"known are {', '.join(sorted(specs))}")
-        raise UsageError(f'unknown provider "{provider}"; {hint}')
+        raise UsageError(unknown_provider_text(provider, specs))
     if provider in specs and provider != DEMO:
         return default_of(specs[provider], settings, note)
     if name == DEMO:

@@ -21,7 +21,13 @@ from qcode.agent.keys.connect import (
     store_key,
 )
 from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, LOGIN_PREFIX, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
-from qcode.agent.models.selection import address_of, known_specs, needs_key
+from qcode.agent.models.selection import (
+    ALL_PROVIDERS_HINT,
+    address_of,
+    known_specs,
+    needs_key,
+    unknown_provider_text,
+)
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context
@@ -31,7 +37,6 @@ from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeEr
 from qcode.providers import registry
 from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
-from qcode.text.match import suggestion
 from qcode.values import dataclass
 
 USAGE = (
@@ -114,11 +119,10 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
         name = _ask_provider(context, command)
     if name in specs:
         return specs[name]
-    known = f"known are {', '.join(sorted(specs))}"
     is_name = len(name) <= _MAX_NAME_CHARS and name.replace("-", "").replace("_", "").isalnum()
     if not is_name:
-        raise UsageError(f"unknown provider; {known}")
-    raise UsageError(f'unknown provider "{name}"; {suggestion(name, specs, known)}')
+        raise UsageError(f"unknown provider; {ALL_PROVIDERS_HINT}")
+    raise UsageError(unknown_provider_text(name, specs))
 
 
 def _ask_provider(context: AuthContext, command: str) -> str:
@@ -129,7 +133,8 @@ def _ask_provider(context: AuthContext, command: str) -> str:
         if not names:
             raise UsageError("no key is stored")
     if not context.is_attended:
-        raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; known are {', '.join(names)}")
+        hint = f"keys are stored for {', '.join(names)}" if command == "logout" else ALL_PROVIDERS_HINT
+        raise CommandLineError(f"name the provider: qcode auth {command} PROVIDER; {hint}")
     rows = "".join(f"  {number:>2}  {name}\n" for number, name in enumerate(names, start=1))
     answer = ask(f"{rows}Which provider? Number or name: ")
     is_number = answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(names)
