@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
+    from pydantic import ValidationError
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """The maximum size of a message; a longer one ends the connection."""
 
 _GRACE_S = 0.3
 """Seconds that a program gets to exit after its stdin was closed, before it is killed."""
+_MAX_LOGGED_BYTES = 400
+"""The maximum size of a line that is not a message in the log."""
 _QUEUE_SIZE = 16
 """The maximum number of messages that wait between the session and a program, in each direction."""
 
@@ -188,7 +192,7 @@ async def _read_messages(
                 try:
                     message = _message_of(line)
                 except ValueError:
-                    log.add(line[:400].rstrip() + b"\n")
+                    log.add(line[:_MAX_LOGGED_BYTES].rstrip() + b"\n")
                     continue
                 await out.send(SessionMessage(response_check.checked(message)))
     except ServerError as error:
@@ -304,7 +308,9 @@ async def connect_http(config: McpServer, log: Log, auth: httpx2.Auth | None = N
 @asynccontextmanager
 async def connect_sse(config: McpServer, log: Log, auth: httpx2.Auth | None = None) -> AsyncIterator[TransportStreams]:
     """Yield the streams of a session over the older transport, whose events have at most 1 MiB."""
+    import anyio
     from mcp.client.sse import sse_client
+    from mcp.shared.message import SessionMessage
 
     assert config.url is not None
     client = http_client(config, log, auth)
@@ -312,8 +318,49 @@ async def connect_sse(config: McpServer, log: Log, auth: httpx2.Auth | None = No
     def client_factory(*_: object, **__: object) -> httpx2.AsyncClient:
         return client
 
+    to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
     async with sse_client(config.url, timeout=_CONNECT_TIMEOUT_S, httpx_client_factory=client_factory) as streams:
-        yield streams
+        events, to_server = streams
+        repair_task = asyncio.ensure_future(_repair_events(events, to_session, log))
+        try:
+            yield from_server, to_server
+        finally:
+            repair_task.cancel()
+            await asyncio.gather(repair_task, return_exceptions=True)
+            from_server.close()
+
+
+async def _repair_events(
+    events: AsyncIterable[SessionMessage | Exception], out: MemoryObjectSendStream[SessionMessage | Exception], log: Log
+) -> None:
+    """Forward the events of the older transport; repair or answer an invalid response, as `_message_of` does.
+
+    The transport forwards the validation error of an invalid event, and the session ignores it.
+    """
+    import anyio
+    from mcp.shared.message import SessionMessage
+    from pydantic import ValidationError
+
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with out:
+            async for event in events:
+                if not isinstance(event, ValidationError):
+                    await out.send(event)
+                    continue
+                line = _invalid_line(event)
+                try:
+                    await out.send(SessionMessage(_message_of(line)))
+                except ValueError:
+                    log.add(line[:_MAX_LOGGED_BYTES].rstrip() + b"\n")
+
+
+def _invalid_line(error: ValidationError) -> bytes:
+    """Return the text that is not a message: the input of the first problem is the text, or the whole object in it.
+
+    Each message lacks the key of another kind of message, so an object without `method` is the first problem.
+    """
+    value = error.errors(include_url=False)[0]["input"]
+    return (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "surrogatepass")
 
 
 def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:

@@ -148,6 +148,30 @@ def test_http_error_at_the_start_is_reported_as_the_reason(fault: str, says: str
         asyncio.run(body(server))
 
 
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("a text as result", "the server web: its response is not a message of the protocol"),
+        ("half of a character", "a?"),
+    ],
+)
+def test_invalid_response_of_the_older_transport_is_answered_at_once(
+    fault: str, says: str, folders: ServerFolders
+) -> None:
+    async def body(server: FaultyToolServer) -> None:
+        spec = ServerSpec("web", McpServer(url=server.url, transport="sse", timeout_s=10), "own", "config.toml:1")
+        async with open_servers(folders.servers(spec)) as servers:
+            assert (await call(servers, "web__echo")).content == says
+            server.fault = ""
+            assert (await call(servers, "web__echo")).content == "echo"
+            server.put_event(b"not a message")
+            assert (await call(servers, "web__echo")).content == "echo"
+            assert "not a message" in servers.statuses()[0].log
+
+    with FaultyToolServer(fault, is_sse=True) as server:
+        asyncio.run(body(server))
+
+
 def test_ended_session_is_restarted_every_time(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "STABLE_S", 0.0)
 
