@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 
-from qcode.tui.terminal.input import PasteParser
+from qcode.tui.terminal.input import BurstParser, PasteParser
+from tests.tui.scripted import FixedClock
 
 START, END = "\x1b[200~", "\x1b[201~"
 PIECES = st.text(st.sampled_from(list("ab\r\n\t\x1b[201~\x07é")), max_size=40).filter(lambda text: END not in text)
@@ -75,3 +78,70 @@ def test_alt_is_one_piece_of_input_and_escape_another(chunks: list[str], keys: l
 
 def test_nul_is_left_out() -> None:
     assert read(f"{START}a\0b{END}", [3]) == ["paste ab"]
+
+
+def read_timed(*chunks: tuple[float, str]) -> list[str]:
+    """Return the keys and pastes in chunks that each arrive so many seconds after the one before, and a pause."""
+    clock, seen = FixedClock(), []
+    parser = BurstParser(clock=clock)
+
+    def read(messages: Iterable[object]) -> None:
+        for message in messages:
+            if isinstance(message, events.Paste):
+                seen.append(f"paste {message.text}")
+            elif isinstance(message, events.Key):
+                seen.append(message.key)
+
+    for pause, chunk in chunks:
+        clock.now += pause
+        read(parser.tick())
+        read(parser.feed(chunk))
+    clock.now += 0.1
+    read(parser.tick())
+    return seen
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [(1, "one\rtwo\r\rthree\r")],
+        [(1, "one\rtwo\r"), (0.001, "\rthree\r")],
+        [(1, "one\rtwo"), (0.001, "\r\rthr"), (0.001, "ee"), (0.001, "\r")],
+        [(1, "one\r"), (0.01, "two\r"), (0.01, "\r"), (0.01, "three\r")],
+    ],
+)
+def test_lines_that_arrive_without_a_pause_are_one_paste(chunks: list[tuple[float, str]]) -> None:
+    assert read_timed(*chunks) == ["paste one\rtwo\r\rthree\r"]
+
+
+def test_lines_that_arrive_by_single_characters_send_nothing() -> None:
+    chunks = [(0.001, character) for character in "ab\rc\td\r"]
+    assert read_timed(*chunks) == ["a", "b", "paste \rc\td\r"]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "keys"),
+    [
+        ([(1, "hi\r")], ["h", "i", "enter"]),
+        ([(1, "h"), (0.001, "i"), (0.001, "\r")], ["h", "i", "enter"]),
+        ([(1, "hi\r"), (0.1, "ho\r")], ["h", "i", "enter", "h", "o", "enter"]),
+        ([(1, "a"), (0.05, "\r"), (0.001, "b")], ["a", "enter", "b"]),
+        ([(1, "\rhi\r")], ["enter", "h", "i", "enter"]),
+        ([(1, "hi\r"), (0.001, "\x1b[A")], ["h", "i", "enter", "up"]),
+        ([(1, "hi\x15\rho")], ["h", "i", "ctrl+u", "enter", "h", "o"]),
+        ([(1, "a\x1b[13;2ub\r")], ["a", "shift+enter", "b", "enter"]),
+        ([(1, "hi\r"), (0.001, f"{START}a\rb{END}\r")], ["h", "i", "enter", "paste a\rb", "enter"]),
+    ],
+)
+def test_other_enter_keys_are_keys_in_their_order(chunks: list[tuple[float, str]], keys: list[str]) -> None:
+    assert read_timed(*chunks) == keys
+
+
+def test_enter_after_a_pause_is_a_key_at_once() -> None:
+    clock = FixedClock()
+    parser = BurstParser(clock=clock)
+    seen: list[object] = []
+    for key in "hi\r":
+        clock.now += 0.05
+        seen += [message.key for message in parser.feed(key) if isinstance(message, events.Key)]
+    assert seen == ["h", "i", "enter"]

@@ -192,6 +192,17 @@ def test_session_in_a_real_terminal_restores_it(tmp_path: Path) -> None:
     assert "\x07" in written
 
 
+def test_lines_pasted_without_bracketed_paste_are_one_prompt(tmp_path: Path) -> None:
+    session = Terminal(tmp_path)
+    session.until("qcode 0.1.0")
+    session.child.send("one\rtwo\rthree")
+    session.until("three")
+    session.child.send("\r")
+    session.until("a reply")
+    session.child.send("\x04")
+    assert "code 0 prompts ['one\\ntwo\\nthree'] cancels 0" in session.finish()
+
+
 LONG_SCRIPT = """
 import sys
 from tests.tui.harness import make_app

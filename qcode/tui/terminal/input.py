@@ -2,6 +2,7 @@
 
 Textual 8.2 reads a paste character by character. An escape character in the paste turns the text after it into keys: a
 line end would send the prompt. https://invisible-island.net/xterm/ctlseqs/ctlseqs.html#h2-Bracketed-Paste-Mode
+A terminal without bracketed paste sends a paste as keys, which `BurstParser` recognizes by their speed.
 OSC 11 asks for the background color; mode 2031 reports changes. Terminals that support neither do not answer, and
 nothing waits for them. https://contour-terminal.org/vt-extensions/color-palette-update-notifications/
 """
@@ -64,11 +65,71 @@ class AltKeyParser(KeyParser):
             yield from self.alt_keys(character)
 
 
-class PasteParser(AltKeyParser):
+_BURST_SECONDS = 0.03
+"""Keys that follow each other within this time are a burst, which no user can type."""
+_LINE_ENDS = "\r\n"
+_BLANKS = "\r\n\t "
+
+
+class BurstParser(AltKeyParser):
+    """A parser that turns several lines pasted without the markers of a paste into one `Paste` event.
+
+    Text before and after an Enter, without a pause, is a paste: `one CR two CR` sends nothing. A program that writes
+    `one CR` sends the prompt, after a moment in which no text follows. An Enter after a pause is a key at once.
+    """
+
+    reads_bursts = True
+    """False while the input is not read as it was typed, so that its speed means nothing."""
+
+    def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(debug)
+        self._clock = clock
+        self._burst = ""
+        """Text with an Enter, held until it is known whether more text follows."""
+        self._burst_at = float("-inf")  # the time of its last character
+        self._is_after_text = False  # other keys precede the burst without a pause
+        self._text_at = float("-inf")  # the time of the last key that typed text
+
+    def feed(self, data: str) -> Iterable[Message]:
+        now = self._clock()
+        is_text = self.reads_bursts and not self.is_waiting and bool(data) and not any(map(_is_control, data))
+        if self._burst and not (is_text and now - self._burst_at < _BURST_SECONDS):
+            yield from self._release_burst()
+        if not self._burst:
+            self._is_after_text = now - self._text_at < _BURST_SECONDS
+        if is_text and (self._burst or "\r" in (data if self._is_after_text else data.lstrip(_LINE_ENDS))):
+            self._burst += data
+            self._burst_at = now
+            return
+        self._text_at = now if is_text else float("-inf")
+        yield from super().feed(data)
+
+    def tick(self) -> Iterable[Message]:
+        """Release a burst after which no text followed."""
+        if self._burst and self._clock() - self._burst_at >= _BURST_SECONDS:
+            yield from self._release_burst()
+        yield from super().tick()
+
+    def _release_burst(self) -> Iterable[Message]:
+        burst, self._burst = self._burst, ""
+        self._text_at = float("-inf")
+        inner_text = burst.rstrip(_BLANKS) if self._is_after_text else burst.strip(_BLANKS)
+        if "\r" in inner_text:
+            yield events.Paste(burst)
+        else:
+            yield from super().feed(burst)
+
+
+def _is_control(character: str) -> bool:
+    """Return whether a character is neither text nor a blank nor a line end, such as the start of a sequence."""
+    return character == "\x7f" or (character < " " and character not in _BLANKS)
+
+
+class PasteParser(BurstParser):
     """A parser that turns each bracketed paste into one `Paste` event, before Textual parses the input."""
 
-    def __init__(self, debug: bool = False) -> None:
-        super().__init__(debug)
+    def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(debug, clock)
         self._last_chars = ""  # the end of the keys before this chunk, shorter than the start marker of a paste
         self._pasted_chunks: list[str] | None = None  # the text of an unfinished paste
 
@@ -164,13 +225,13 @@ class ReportParser(PasteParser):
     """
 
     def __init__(self, debug: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(debug)
-        self._clock = clock
+        super().__init__(debug, clock)
         self.held = ""
         """The start of a report, which waits for its end."""
         self._held_at = 0.0
 
     def feed(self, data: str) -> Iterable[Message]:
+        self.reads_bursts = not self.early_bytes
         yield from super().feed(self._with_enter_keys(data) if self.early_bytes else data)
 
     def feed_keys(self, keys: str) -> Iterable[Message]:
