@@ -78,6 +78,11 @@ class ModelUse:
         """The effort that the user asked for, even if the current model does not support it."""
         return self._requested_effort
 
+    @property
+    def _start(self) -> str:
+        """When a change starts, for a notice; empty if it applies now, because no turn runs."""
+        return ", from the next turn" if self._conversation.is_busy else ""
+
     def use(self, name: str) -> bool:
         """Switch to a model from the next turn on; show an error and return False if it does not exist."""
         conversation = self._conversation
@@ -88,7 +93,7 @@ class ModelUse:
             self._notify("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
         conversation.effort = self._requested_effort if conversation.supports_reasoning else None
-        lines = [f"Model: {conversation.model}, from the next turn."]
+        lines = [f"Model: {conversation.model}{self._start}."]
         if conversation.effort is not None:
             lines.append(f"Effort: {conversation.effort}.")
         elif self._requested_effort is not None:
@@ -111,7 +116,7 @@ class ModelUse:
                 conversation.effort = effort if conversation.supports_reasoning else None
                 self._on_change()
                 condition = "" if conversation.supports_reasoning else " for models known to support reasoning"
-                self._notify("info", f"Effort: {effort or 'model default'}, from the next turn{condition}.")
+                self._notify("info", f"Effort: {effort or 'model default'}{self._start}{condition}.")
         if name != conversation.model:
             self.use(name)
 
@@ -129,7 +134,7 @@ class ModelUse:
             doubt = f"{conversation.model} is not known to support reasoning; the provider may reject it."
             self._notify("warning", f"Effort: {effort}. {doubt}")
         else:
-            self._notify("info", f"Effort: {effort or 'model default'}, from the next turn.")
+            self._notify("info", f"Effort: {effort or 'model default'}{self._start}.")
 
 
 def apply_setting(

@@ -27,7 +27,7 @@ def test_first_start_reaches_an_answer_and_never_shows_the_key(cli: CliRunner) -
             terminal.press("\r")
             terminal.wait_for("preview")
             terminal.press("\x1b")
-            terminal.wait_for("openai/only-one, from the next turn")
+            terminal.wait_for("• Model: openai/only-one.")
             terminal.press("hi\r")
             terminal.wait_for("hello from a model")
             terminal.press("\x04")

@@ -97,8 +97,13 @@ class ScriptedConversation(Conversation):
         self.used: tuple[TurnUsage, ...] = ()
         self.cancels = 0
         self.clears = 0
+        self._is_playing = False
         self._answered = asyncio.Event()
         self._cancelled = asyncio.Event()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._is_playing
 
     @property
     def supports_reasoning(self) -> bool:
@@ -130,7 +135,16 @@ class ScriptedConversation(Conversation):
         self._cancelled = asyncio.Event()
         before = len(self.answers)
         script = self._scripts.pop(0) if self._scripts else [ended()]
-        yield TurnStarted(prompt)
+        self._is_playing = True
+        try:
+            yield TurnStarted(prompt)
+            async for event in self._play(script, before):
+                yield event
+        finally:
+            self._is_playing = False
+
+    async def _play(self, script: Script, before: int) -> AsyncGenerator[TurnEvent]:
+        """Yield the events of `script`, for a turn before which `before` answers were given."""
         for step in script:
             if isinstance(step, Exception):
                 raise step

@@ -14,7 +14,7 @@ from qcode.tui.panels.picker_list import PickerList
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted import Gate, ScriptedConversation, ended
 from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.scripted_models import ANTHROPIC, DEMO, FULL, ScriptedModelsService
 
@@ -50,10 +50,29 @@ def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
         await closed(run)
         assert run.conversation.model == SONNET
         assert offering.saved_models == [SONNET]
-        assert "Model: anthropic/claude-sonnet-4-5, from the next turn." in run.text
+        assert "Model: anthropic/claude-sonnet-4-5." in run.text
         assert "claude-sonnet-4-5" in run.status
 
     drive(test, models=offering)
+
+
+def test_notice_names_the_next_turn_only_while_a_turn_runs() -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("/model demo/other")
+        await run.send("/effort low")
+        assert "next turn" not in run.text
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send(f"/model {SONNET}")
+        await run.send("/effort high")
+        assert f"Model: {SONNET}, from the next turn." in run.text
+        assert "Effort: high, from the next turn." in run.text
+
+    conversation = ScriptedConversation([gate, ended()])
+    conversation.thinking_models = ("demo/other", SONNET)
+    drive(test, conversation, models=ScriptedModelsService(*FULL))
 
 
 def test_filter_finds_a_provider_without_a_key_by_the_models_it_has() -> None:
