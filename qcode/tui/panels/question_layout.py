@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from qcode.text.clean import ensure_visible, visible
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.line import (
+    UNBROKEN_SPACE,
     WORD_JOINER,
     Line,
     Span,
@@ -27,6 +28,7 @@ from qcode.tui.transcript.line import (
     shorten,
     start_of_end,
     style_of,
+    without_wrap_marks,
     wrap,
 )
 from qcode.values import dataclass
@@ -53,8 +55,6 @@ _MAX_WRITTEN_CELLS = 40
 """The width of the text that the user has written, as shown after the choice that opens the closed text field."""
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
-_UNBROKEN_SPACE = "\u00a0"
-"""A space at which `wrap` does not break. A visible text contains none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,19 +410,13 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
     gap = "\n" if option.unbroken and cell_len(option.detail) > width else "  "
     detail_spans = [(gap + detail, style_of("dim"))] if detail else []
     keys = _key_spans(option)
-    unbroken_keys = [(text.replace(" ", _UNBROKEN_SPACE), key_style) for text, key_style in keys]
+    unbroken_keys = [(text.replace(" ", UNBROKEN_SPACE), key_style) for text, key_style in keys]
     rows = wrap([(label, style), *keys, *detail_spans], width)
     rows_with_unbroken_keys = wrap([(label, style), *unbroken_keys, *detail_spans], width)
     last_word_cells = cell_len(label.rpartition(" ")[2]) + sum(cell_len(text) for text, _ in keys)
     if last_word_cells <= width and len(rows_with_unbroken_keys) <= len(rows):
         rows = rows_with_unbroken_keys
-    return [_without_marks(row) for row in rows]
-
-
-def _without_marks(row: Line) -> Line:
-    """Return `row` without the characters of `_unbroken`."""
-    spans = [(text.replace(_UNBROKEN_SPACE, " ").replace(WORD_JOINER, ""), style) for text, style in row.spans]
-    return replace(row, spans=tuple(spans))
+    return [without_wrap_marks(row) for row in rows]
 
 
 def _cut_option(option: Option, style: TextStyle, width: int) -> Line:
@@ -441,7 +435,7 @@ def _unbroken(text: str, width: int) -> str:
     Text that is longer than a row keeps its spaces, and gets a line break after a slash in each path longer than a row.
     """
     if cell_len(text) <= width:
-        return _joined(text.replace(" ", _UNBROKEN_SPACE))
+        return _joined(text.replace(" ", UNBROKEN_SPACE))
     return " ".join("\n".join(map(_joined, _path_rows(word, width))) or word for word in text.split(" "))
 
 

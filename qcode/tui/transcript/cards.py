@@ -23,6 +23,7 @@ from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, 
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import (
+    UNBROKEN_SPACE,
     Line,
     Span,
     crop,
@@ -34,6 +35,7 @@ from qcode.tui.transcript.line import (
     style_of,
     tidy,
     tidy_keeping_tabs,
+    without_wrap_marks,
     wrap,
 )
 
@@ -78,6 +80,8 @@ _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "t
 _PATH_TOOLS = frozenset({"read", "ls", "edit", "multi_edit", "notebook_edit", "write"})
 """The argument of these tools is a path, whose end is more useful than its beginning."""
 _HEAD_LINES, _TAIL_LINES = 3, 5
+_MAX_UNBROKEN_CELLS = 20
+"""The width up to which a clause of the status stays in one row."""
 """The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD_ROWS, _DIFF_TAIL_ROWS = 24, 6
 """The number of rows of a diff at its start and end that a folded card shows."""
@@ -447,7 +451,13 @@ class Card(Foldable):
         if len(lines) == 1 and lines[0].width + 3 + cell_len(status) <= width:
             lines[0].spans += (("  " + status, style),)
             return lines
-        return lines + prefix(wrap([(status, style)], max(1, width - 2)), _INDENT, _INDENT)
+        # A row does not end inside a short clause, such as `1 min 05 s`.
+        clauses = [
+            clause.replace(" ", UNBROKEN_SPACE) if cell_len(clause) <= _MAX_UNBROKEN_CELLS else clause
+            for clause in status.split(" · ")
+        ]
+        rows = wrap([(" · ".join(clauses), style)], max(1, width - 2))
+        return lines + prefix(map(without_wrap_marks, rows), _INDENT, _INDENT)
 
     def _unfolded_text(self) -> _OutputText:
         """Return the output that the unfolded card shows."""

@@ -217,6 +217,8 @@ _LONE = frozenset(")]}>\"'.,;:!?")
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 WORD_JOINER = "\u2060"
 """Text is not wrapped at this character, which has no width."""
+UNBROKEN_SPACE = "\u00a0"
+"""A space at which `wrap` does not break; `without_wrap_marks` turns it into a space."""
 _JOINER = "\u200d"
 _WORD_JOINERS = f"\u200c{_JOINER}"
 """The zero-width non-joiner, which is in words of Persian, and the joiner."""
@@ -377,6 +379,12 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
             lines.append(Line(pieces, joint=joint))
             joint = text[row.end : row.next_start]
     return lines
+
+
+def without_wrap_marks(row: Line) -> Line:
+    """Return a wrapped row without the characters that prevented a break."""
+    spans = [(text.replace(UNBROKEN_SPACE, " ").replace(WORD_JOINER, ""), style) for text, style in row.spans]
+    return replace(row, spans=tuple(spans))
 
 
 def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:

@@ -68,6 +68,16 @@ def test_wide_status_that_does_not_fit_after_the_argument_is_below_it() -> None:
     assert rows(card, 40) == ["✗ Run    make test", "  failed · 日本語のエラー"]
 
 
+def test_duration_in_a_wrapped_status_stays_in_one_row() -> None:
+    clock = Clock()
+    card = running(clock)
+    clock.now += 62
+    card.change(CardUpdate(state="failed", summary="the reason of the failure"))
+    for width in range(24, 46):
+        assert any(row.endswith("1 min 02 s") for row in rows(card, width)), width
+    assert rows(card, 42) == ["✗ Run    make test", "  failed · the reason of the failure ·", "  1 min 02 s"]
+
+
 def test_place_of_a_command_stays_after_the_summary_while_the_state_changes() -> None:
     card = running(Clock())
     card.change(CardUpdate(summary="in background", sandbox_note="in the sandbox"))
