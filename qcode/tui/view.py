@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from textual.screen import Screen
 
 from qcode.agent.context.attachments import attachment_line
+from qcode.agent.sessions.shown import precedes_prompt
 from qcode.agent.settings import Setting
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -502,7 +503,8 @@ class AppView:
         scroll[to](animate=False)
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        shown = typed if typed != text else ""
+        # A prompt after a command such as `/plan` may join the running turn, so it is sent without options.
+        shown = typed if typed != text and not precedes_prompt(text, typed) else ""
         self.turns.submit(Submission(text, typed, options=replace(options, shown_prompt=shown)))
 
     def fold(self) -> None:

@@ -38,8 +38,13 @@ class ShownPrompt:
     text: str
 
 
+def precedes_prompt(text: str, shown: str) -> bool:
+    """Return whether a command was shown that only precedes the text sent, as in `/plan fix it` for `fix it`."""
+    return shown.startswith("/") and shown.endswith(f" {text}")
+
+
 def typed_prompt(text: str, shown: str) -> str:
-    """Return the command that was shown for a prompt, such as `/init`; otherwise `text`, which was sent.
+    """Return the command that was shown for a prompt, such as `/init` or `/plan fix it`; otherwise `text`, as sent.
 
     A shown prompt that is not a command has labels in place of pasted texts. `text` is returned, which contains them.
     """
@@ -55,9 +60,12 @@ _PASTE_LABEL = lazy_pattern(r"\[Pasted text #\d+ [^\[\]\n]{1,200}\]")
 def title_prompt(text: str, shown: str) -> str:
     """Return the part of a prompt that can be the title of a session: the typed words without pasted texts.
 
-    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. Without
-    typed words, or without the label of a pasted text, the result is that of `typed_prompt`.
+    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. A
+    command that precedes the prompt is left out. Without typed words, or without the label of a pasted text, the result
+    is that of `typed_prompt`.
     """
+    if precedes_prompt(text, shown):
+        return text
     words = _PASTE_LABEL.sub(" ", shown).strip()
     return words if words and words != shown.strip() else typed_prompt(text, shown)
 

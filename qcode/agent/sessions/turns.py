@@ -26,7 +26,7 @@ from qcode.agent.sessions.loader import (
     assemble,
 )
 from qcode.agent.sessions.records import redact_message
-from qcode.agent.sessions.shown import ShownResult, typed_prompt
+from qcode.agent.sessions.shown import ShownResult, precedes_prompt, typed_prompt
 from qcode.agent.usage import TurnUsage, recorded_usage
 from qcode.protocol.events import DECLINED, TurnEnded
 from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolCall, ToolResult
@@ -181,7 +181,8 @@ class SessionStep:
         typed = typed_prompt(parts.typed_text, self.shown_prompt)
         if typed == parts.typed_text:
             return parts
-        return replace(parts, typed_text=typed, full_text=parts.typed_text)
+        full_text = "" if precedes_prompt(parts.typed_text, typed) else parts.typed_text
+        return replace(parts, typed_text=typed, full_text=full_text)
 
 
 @dataclass(frozen=True, slots=True)

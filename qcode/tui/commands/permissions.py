@@ -117,7 +117,7 @@ def _plan(context: CommandContext, prompt: str) -> None:
         return
     context.use_mode("plan")
     if prompt:
-        context.view.send(prompt, prompt, NO_OPTIONS)
+        context.view.send(prompt, f"/plan {prompt}", NO_OPTIONS)
     else:
         context.view.notify(
             "info", "Plan mode: the model reads and proposes a plan. Nothing changes until you approve it."

@@ -120,6 +120,22 @@ def test_command_stands_for_its_prompt_in_every_list_of_the_session(tmp_path: Pa
     assert [used.prompt for used in again.conversation.usage()] == ["/init"]
 
 
+def test_command_before_a_prompt_is_in_the_draft_after_undo_and_not_in_the_title(tmp_path: Path) -> None:
+    talked = talk(tmp_path, text_reply("A plan."))
+    conversation = talked.conversation
+
+    async def body() -> str:
+        async for _ in conversation.submit("fix the cart", options=TurnOptions(shown_prompt="/plan fix the cart")):
+            pass
+        assert talked.sessions.title == "fix the cart"
+        assert [summary.title for summary in talked.store.summaries()] == ["fix the cart"]
+        assert "Prompt sent for the command" not in talked.sessions.export(ExportRequest("html"))
+        checkpoints = conversation.checkpoints
+        return (await checkpoints.perform(await checkpoints.plan_undo())).prompt
+
+    assert asyncio.run(body()) == "/plan fix the cart"
+
+
 @pytest.mark.parametrize("shown", ["see [Pasted text 1]", "/usr/bin/x fails: [Pasted text 1]"])
 def test_undone_prompt_with_a_paste_is_complete(tmp_path: Path, shown: str) -> None:
     talked = talk(tmp_path, text_reply("Seen."))

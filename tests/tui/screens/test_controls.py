@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from qcode.agent.permissions import MAX_DECISIONS, CallRecord, Origins, Permissions
-from qcode.protocol.approvals import NO_OPTIONS
+from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -29,6 +29,7 @@ from qcode.tui.shared_widgets import HangingText
 from tests.safety.policies import NO_SANDBOX
 from tests.tui.harness import Running, drive
 from tests.tui.sample_project import FINDINGS, Project
+from tests.tui.scripted import Gate, ScriptedConversation, ended
 
 ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 
@@ -380,9 +381,24 @@ def test_plan_switches_the_mode_and_sends_the_prompt(tmp_path: Path) -> None:
         await run.send("/plan add a cache")
         await run.until_idle()
         assert run.conversation.prompts == ["add a cache"]
-        assert run.conversation.options == [NO_OPTIONS]
+        assert run.conversation.options == [TurnOptions(shown_prompt="/plan add a cache")]
+        assert "> /plan add a cache" in run.text
 
     go(Project(tmp_path), test)
+
+
+def test_plan_during_a_turn_adds_its_prompt_to_the_turn(tmp_path: Path) -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("/plan add a cache")
+        assert run.conversation.steered == ["add a cache"]
+        await run.pilot.press("up")
+        assert run.app.widgets.prompt.text == "/plan add a cache"
+
+    drive(test, ScriptedConversation([gate, ended()]), project=Project(tmp_path))
 
 
 def test_findings_are_collected_in_the_background_and_can_be_copied(tmp_path: Path) -> None:
