@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -52,6 +53,8 @@ class SessionInfo:
     """The git branch at the start of the session; empty if unknown."""
     holder: int | None = None
     """The id of another process that has the session open, 0 if the id is unknown; None if the session is not open."""
+    forked: float | None = None
+    """When the session was forked, in seconds since 1970; None if it is no fork."""
 
 
 class SessionLibrary:
@@ -152,6 +155,7 @@ class SessionLibrary:
             is_open,
             summary.branch,
             None if is_open else self._store.holder(summary.session_id),
+            _seconds_of(summary.created) if summary.forked_from else None,
         )
 
     def _needs_title(self, session: Session) -> bool:
@@ -332,6 +336,14 @@ def parse_title(answer: str) -> str:
     if len(line.split()) > _MAX_TITLE_WORDS:
         return ""
     return line if len(line) <= _MAX_TITLE_CHARS else line[: _MAX_TITLE_CHARS - 1].rstrip() + "…"
+
+
+def _seconds_of(created: str) -> float:
+    """Return a stored time in seconds since 1970, 0 if it is damaged."""
+    try:
+        return datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _as_shown(entry: HistoryEntry, history: SessionHistory) -> Message:

@@ -332,6 +332,7 @@ def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:
 
 
 _MAX_FIRST_WORDS = 80
+_HEADER_FACTS = ("model", "created", "cwd", "branch", "forked_from")
 _SUMMARY_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
 _MESSAGE = b'{"kind":"message"'
 _SHOWN = b'{"kind":"shown"'
@@ -356,6 +357,8 @@ class SessionSummary:
     """The folder in which the session started."""
     branch: str = ""
     """The git branch at that time; empty if unknown."""
+    forked_from: str = ""
+    """The id of the session of which this one is a copy; empty if it is none."""
 
 
 def stored_sessions(
@@ -436,8 +439,8 @@ def summarize(path: Path) -> SessionSummary | None:
         return None
     updated = datetime.fromtimestamp(state.st_mtime, UTC)
     title = facts.get("title") or first_prompt
-    model, created, cwd, branch = (facts.get(name, "") for name in ("model", "created", "cwd", "branch"))
-    return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd, branch)
+    model, created, cwd, branch, forked_from = (facts.get(name, "") for name in _HEADER_FACTS)
+    return SessionSummary(path.stem, title, model, created, updated, messages, state.st_size, cwd, branch, forked_from)
 
 
 def header_of(path: Path) -> JsonObject | None:
@@ -527,7 +530,7 @@ def _message_text(record: JsonObject) -> str:
 
 
 def _summary_fields(record: JsonObject) -> dict[str, str]:
-    names = ("title", "model", "created", "cwd", "branch")
+    names = ("title", *_HEADER_FACTS)
     return {name: value for name in names if isinstance(value := record.get(name), str)}
 
 

@@ -128,11 +128,17 @@ class SessionPicker(Picker):
         passage = self._passages.get(session_id, "")
         if passage:
             lines = Content.assemble((shorten(f"found: {passage}", width), "$text-accent"), "\n", lines)
-        holder = next((info.holder for info in self._sessions if info.session_id == session_id), None)
-        if holder is not None:
-            lines = Content.assemble((capitalized(open_elsewhere_text(holder)), "$text-warning"), "\n", lines)
+        info = next((info for info in self._sessions if info.session_id == session_id), None)
+        if info is not None and info.holder is not None:
+            lines = Content.assemble((capitalized(open_elsewhere_text(info.holder)), "$text-warning"), "\n", lines)
         # The id is shown in full, so that the user can type or copy the command.
-        preview.update(Content.assemble((f"qcode --resume {session_id}", "$muted"), "\n", lines))
+        command = f"qcode --resume {session_id}"
+        fork_note = ""
+        if info is not None and info.forked is not None:
+            fork_note = f"  ·  forked {age_text(self._now() - info.forked)} ago"
+        if len(command + fork_note) <= width:  # on a narrow screen, the row alone names the fork
+            command += fork_note
+        preview.update(Content.assemble((command, "$muted"), "\n", lines))
 
     def on_resize(self) -> None:
         # Textual also calls the `on_resize` of the base class.
@@ -265,11 +271,12 @@ class OpenElsewherePicker(Picker):
 def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerRow:
     """Return the row of a session: title, age (or that another process has it open), number of messages, branch.
 
-    The filter also matches the id, the branch and `hidden_text`.
+    A fork is named before its age, because it often has the title of its original. The filter also matches the id, the branch and `hidden_text`.
     """
     label = plain_line(info.title, 80) or info.session_id
+    age = "open elsewhere" if info.holder is not None else f"{age_text(now - info.updated)} ago"
     cells = (
-        "open elsewhere" if info.holder is not None else f"{age_text(now - info.updated)} ago",
+        age if info.forked is None else f"fork · {age}",
         count_text(info.messages, "message"),
         one_line(info.branch, _MAX_BRANCH),
     )

@@ -810,6 +810,22 @@ def test_row_of_a_session_cuts_its_title_and_no_fact(size: tuple[int, int], fact
     drive(test, size=size)
 
 
+@pytest.mark.parametrize(("size", "is_time_shown"), [((80, 24), True), ((40, 20), False)])
+def test_fork_and_its_original_are_told_apart(tmp_path: Path, size: tuple[int, int], is_time_shown: bool) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/fork")
+        await run.until(lambda: "Forked to" in run.text)
+        await run.send("/resume")
+        await run.until(lambda: "qcode --resume" in run.screen)
+        rows = [line for line in run.screen.split("\n") if "write" in line and "ago" in line]
+        assert ["fork ·" in row for row in rows] == [True, False]
+        assert (" ·  forked " in run.screen) == is_time_shown
+        await run.pilot.press("down")
+        await run.until(lambda: "forked" not in run.screen)
+
+    played(tmp_path, test, size)
+
+
 def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
