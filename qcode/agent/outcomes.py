@@ -275,7 +275,7 @@ def _failure_text(ended: TurnEnded) -> str:
 
 def waiting_text(event: Waiting) -> str:
     """Return why the turn waits before the next attempt, and for how long."""
-    return f"{event.reason.rstrip('.')}, {retry_countdown(event.attempt, ceil(event.seconds))}"
+    return f"{event.reason.rstrip('.')}, {retry_countdown(event.attempt, event.max_retries, ceil(event.seconds))}"
 
 
 def limit_wait_text(event: LimitReached) -> str:

@@ -217,6 +217,8 @@ class Waiting:
     """The number of failures in a row, from 1."""
     status: int | None = None
     """The HTTP status of the failure, if any."""
+    max_retries: int = 0
+    """The number of retries after failures in a row; 0 if it is unknown."""
 
     @property
     def why(self) -> str:

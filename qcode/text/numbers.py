@@ -90,11 +90,15 @@ def seconds_of(text: str) -> float | None:
     return float(number) * scale or None
 
 
-def retry_countdown(attempt: int, seconds: float) -> str:
-    """Format the wait before a retry: `retry 1 in 3 s`, or `3 s left` if `attempt` is 0."""
+def retry_countdown(attempt: int, max_retries: int, seconds: float) -> str:
+    """Format the wait before a retry: `retry 1 of 5 in 3 s`, or `3 s left` if `attempt` is 0.
+
+    If `max_retries` is 0, the number of retries is unknown and left out.
+    """
     if not attempt:
         return f"{duration_text(seconds)} left"
-    return f"retry {attempt} in {duration_text(seconds)}"
+    number = f"{attempt} of {max_retries}" if max_retries else f"{attempt}"
+    return f"retry {number} in {duration_text(seconds)}"
 
 
 def age_text(seconds: float) -> str:

@@ -282,8 +282,9 @@ class Presenter:
             case LimitReached():
                 limit = f"limit until {limit_end_time(event.error)}"
                 self._show_wait(Activity(limit, now, now + event.seconds, attempt=0))
-            case Waiting():
-                self._show_wait(Activity(one_line(event.reason, 80), now, now + event.seconds, event.attempt))
+            case Waiting(attempt=attempt, max_retries=max_retries):
+                reason = one_line(event.reason, 80)
+                self._show_wait(Activity(reason, now, now + event.seconds, attempt, max_retries))
 
     def _show_wait(self, activity: Activity) -> None:
         self._activity_text, self._wait = "", activity.text

@@ -93,6 +93,8 @@ class Activity:
     """The end of a wait, which makes the activity a countdown."""
     attempt: int = 1
     """The number of the retry after the wait; 0 if the wait is for a limit and not for a retry."""
+    max_retries: int = 0
+    """The number of retries, 0 if it is unknown."""
     is_moving: bool = True
     """A spinner and the elapsed time are shown; False while qcode waits for the user."""
 
@@ -279,8 +281,12 @@ def activity_text(activity: Activity, now: float) -> str:
     """Return an activity in words, without its duration; for a wait, with the remaining time."""
     if activity.until is None:
         return activity.text
-    retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
+    retrying = _countdown(activity, activity.until, now)
     return f"{activity.text.rstrip('. ')}, {retrying}"
+
+
+def _countdown(activity: Activity, until: float, now: float) -> str:
+    return retry_countdown(activity.attempt, activity.max_retries, max(0, ceil(until - now)))
 
 
 def limit_countdown(activity: Activity | None, now: float) -> str:
@@ -337,7 +343,7 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
         if cell_len(text) + len(elapsed) <= max_cells:
             return text, elapsed
         return shorten_to_clauses(text, max_cells), ""
-    remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
+    remaining = _countdown(activity, activity.until, now)
     reason = text.rstrip(". ")
     # A short part, such as "openai" before ": Rate limit reached for gpt-5 in organization", is not a reason.
     short_reason = shorten_to_clauses(reason, max_cells - cell_len(remaining) - 2, min_cells=_MIN_REASON_CELLS)

@@ -321,7 +321,7 @@ def test_wait_before_a_retry_has_the_same_words_as_in_pipe_mode(connect: Connect
         assert editor.prompt(editor.open(work), "hi")["stopReason"] == "end_turn"
     notice = editor.updates("notice")[0]["title"]
     assert "503" in notice
-    assert notice.endswith(", retry 1 in 1 s")
+    assert notice.endswith(", retry 1 of 5 in 1 s")
 
 
 def test_warnings_are_in_the_answer_for_a_client_without_notices(connect: Connect, work: Path) -> None:

@@ -157,8 +157,8 @@ def test_endless_thinking_ends_in_an_answer(cli: CliRunner) -> None:
 @pytest.mark.broad  # the quick twin is in tests/tui/test_status.py, with a controlled clock
 def test_app_counts_down_a_rate_limit(cli: CliRunner) -> None:
     with Terminal(cli, "rate limit", "-m", "demo/demo", columns=100) as terminal:
-        terminal.wait_for("retry 1 in 2 s")
-        terminal.wait_for("retry 1 in 1 s")
+        terminal.wait_for("retry 1 of 5 in 2 s")
+        terminal.wait_for("retry 1 of 5 in 1 s")
         terminal.wait_for(lambda text: "retry 1" not in text and "demo" in text)
 
 

@@ -121,7 +121,7 @@ def test_untrusted_messages_become_one_clean_line() -> None:
             "truncated at the output limit; retrying with 64,000 tokens",
         ),
         (ev.ToolStarted(call()), "running a command"),
-        (ev.Waiting(4.2, "overloaded", 1), "overloaded, retry 1 in 5 s"),
+        (ev.Waiting(4.2, "overloaded", 1, max_retries=5), "overloaded, retry 1 of 5 in 5 s"),
         (ev.UsageUpdated(ended().usage, None, 1, 2), "starting"),
     ],
 )

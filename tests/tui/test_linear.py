@@ -309,7 +309,7 @@ def test_recovery_is_reported_in_sentences() -> None:
         TextDelta(0, "half of a reply and more"),
         Retry(True, "max_tokens", 1, 64_000),
         TextDelta(0, " to the end"),
-        Waiting(5.0, "rate limited.", 2),
+        Waiting(5.0, "rate limited.", 2, max_retries=5),
         PartialRestored("half", ""),
         reply("half"),
         ended(Outcome.MAX_TOKENS),
@@ -318,7 +318,7 @@ def test_recovery_is_reported_in_sentences() -> None:
     assert "half of a rep" in lines
     assert "Restarting the reply: truncated at 8,000 tokens; retrying with 64,000 tokens." in lines
     assert "(continued 1/3)" in lines
-    assert "rate limited, retry 2 in 5 s" in lines
+    assert "rate limited, retry 2 of 5 in 5 s" in lines
     assert any(line.startswith("Warning: The reply is still truncated") for line in lines)
 
 

@@ -312,8 +312,8 @@ def test_approval_pauses_the_timer_and_is_shown() -> None:
 
 
 def test_wait_is_a_countdown() -> None:
-    record = present(Waiting(3.0, "rate limited", 2))
-    assert record.activity == Activity("rate limited", 1_000.0, 1_003.0, 2)
+    record = present(Waiting(3.0, "rate limited", 2, max_retries=5))
+    assert record.activity == Activity("rate limited", 1_000.0, 1_003.0, 2, max_retries=5)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ STATES = {
     "waiting": State(
         ("retry 2", "ask"),
         holds=_activity("rate limited"),
-        make=lambda: _Conversation(StepStarted(1), Waiting(5.0, "rate limited", 2), Gate()),
+        make=lambda: _Conversation(StepStarted(1), Waiting(5.0, "rate limited", 2, max_retries=5), Gate()),
         prompt="hello",
     ),
     "offline": State(

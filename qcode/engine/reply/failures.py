@@ -134,7 +134,9 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     backoff = Backoff("continue" if is_continued else "replay", attempt)
     if delay is not None:
         state.phase = backoff
-        return [Emit(Waiting(delay, error.message, state.consecutive_failures, error.status)), Wait(delay)]
+        max_retries = state.plan.retries.max_retries
+        waiting = Waiting(delay, error.message, state.consecutive_failures, error.status, max_retries)
+        return [Emit(waiting), Wait(delay)]
     assert limit_wait is not None
     state.consecutive_failures = 0
     return _wait_or_ask(state, backoff, error.info, limit_wait, failure.jitter)

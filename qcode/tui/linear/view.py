@@ -250,7 +250,7 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            countdown = retry_countdown(activity.attempt, seconds)
+            countdown = retry_countdown(activity.attempt, activity.max_retries, seconds)
             self._print(wrap(f"{one_line(activity.text).rstrip('.')}, {countdown}", self._columns()))
 
     def show_usage(self, event: UsageUpdated) -> None:
