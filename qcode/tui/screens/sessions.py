@@ -271,7 +271,8 @@ class OpenElsewherePicker(Picker):
 def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerRow:
     """Return the row of a session: title, age (or that another process has it open), number of messages, branch.
 
-    A fork is named before its age, because it often has the title of its original. The filter also matches the id, the branch and `hidden_text`.
+    A fork is named before its age, because it often has the title of its original. The filter also matches the id, the
+    branch and `hidden_text`.
     """
     label = plain_line(info.title, 80) or info.session_id
     age = "open elsewhere" if info.holder is not None else f"{age_text(now - info.updated)} ago"
