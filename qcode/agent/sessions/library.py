@@ -54,7 +54,7 @@ class SessionInfo:
     holder: int | None = None
     """The id of another process that has the session open, 0 if the id is unknown; None if the session is not open."""
     forked: float | None = None
-    """When the session was forked, in seconds since 1970; None if it is no fork."""
+    """When the session was forked, in seconds since 1970; None if it is not a fork."""
 
 
 class SessionLibrary:

@@ -358,7 +358,7 @@ class SessionSummary:
     branch: str = ""
     """The git branch at that time; empty if unknown."""
     forked_from: str = ""
-    """The id of the session of which this one is a copy; empty if it is none."""
+    """The id of the original if the session is a fork, otherwise empty."""
 
 
 def stored_sessions(
