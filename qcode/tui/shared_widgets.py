@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -22,6 +22,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from qcode.tui.transcript.line import break_text
+
+ScrollTarget: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+"""The target of a key that scrolls: a page up or down, the start, or the end."""
 
 
 def chosen_style(widget: Widget) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.screen import Screen
 
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from qcode.protocol.messages import Block
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
+    from qcode.tui.shared_widgets import ScrollTarget
 
 
 Result = TypeVar("Result")
-Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 _UNDO_PAUSE_SECONDS = 1.0
 """For this time after Ctrl+Z found nothing to undo, another Ctrl+Z does not suspend qcode."""
 _NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
@@ -475,7 +475,7 @@ class AppView:
         if not self._widgets.transcript.jump_to_prompt(step):
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
-    def scroll_transcript(self, to: Scroll) -> None:
+    def scroll_transcript(self, to: ScrollTarget) -> None:
         """Scroll the open menu, help or question by a page, otherwise the open side question or the transcript.
 
         `home` and `end` do not scroll the menu, the help and a question.

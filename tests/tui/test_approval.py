@@ -43,10 +43,10 @@ from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import draft as typing
+from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.choices import form_of
 from qcode.tui.panels.draft import GUARD_SECONDS, draft_spans
 from qcode.tui.panels.preview import ApprovalDetail, Format
-from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import shown_text, source_text
 from tests.agent.context.folders import make_executable

@@ -29,8 +29,8 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import draft as typing
+from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.draft import GUARD_SECONDS
-from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive

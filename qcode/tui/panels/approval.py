@@ -1,8 +1,9 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
-`preview` has the content, `choices` the choices, `question_layout` the rows; `draft` decides whether a key is an answer
-or text. The panel posts `ApprovalDecided`. Enter chooses the highlighted choice, if there is one. If the question takes
-a typed answer, Enter moves the typed text into the text field, and a later Enter sends it.
+`preview` has the content, `choices` the choices, `question_layout` the rows, `answer_field` the field for a typed text;
+`draft` decides whether a key is an answer or text. The panel posts `ApprovalDecided`. Enter chooses the highlighted
+choice, if there is one. If the question takes a typed answer, Enter moves the typed text into the text field, and a
+later Enter sends it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.tui.messages import ApprovalDecided
+from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.choices import (
     BACK,
     NOTHING_CHECKED,
@@ -41,10 +43,10 @@ from qcode.tui.panels.choices import (
     question_with_asker,
     reason_list,
 )
-from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, MovedDraft, TypedDraft, cursor_cell
+from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, TypedDraft, cursor_cell, key_after_escape
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText, shown_options, title_spans
-from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape, question_state
+from qcode.tui.panels.question_view import QuestionView, question_state
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.shared_widgets import mount_parts, set_screen_class
 from qcode.tui.status import QuestionState
@@ -54,8 +56,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from qcode.tui.prompt.prompt import Prompt
+    from qcode.tui.shared_widgets import ScrollTarget
 
-_PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
+_PAGE_KEYS: dict[str, ScrollTarget] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
 _ARROW_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
 _MAX_FIELD_ROWS = 6
@@ -87,9 +90,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._held_keys = HeldKeys(self.set_timer, self._choose)
         self._pause_timer: Timer | None = None
         self._is_field_open = False  # the text field is open
-        self._text_field_id = ""  # the id of the approval to which the text in the field belongs
-        self._moved_draft: MovedDraft | None = None
-        self._pending_breaks = 0  # the Enter keys since the draft was moved: line breaks if pasted text follows them
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
         self.view = QuestionView(self._question_text, id="approval-view")
@@ -196,13 +196,12 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _move_text_to_prompt(self) -> None:
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
-        if self.shown_approval is not None and self.shown_approval.id == self._text_field_id:
-            text, moved = self._text_field.whole_text, self._moved_draft
-            if moved is not None and moved.field_text == self._text_field.text:
-                text = moved.prompt_text
-            if text.strip():
-                self._prompt.put_back(text)
-        self._text_field_id = ""
+        if self.shown_approval is None:
+            return
+        field = self._text_field
+        if field.approval_id == self.shown_approval.id and field.unsent_text.strip():
+            self._prompt.put_back(field.unsent_text)
+        field.approval_id = ""
 
     @property
     def field_text(self) -> str:
@@ -358,22 +357,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._paint()
 
     def _intercept(self, event: events.Key | events.Paste) -> bool:
-        """Handle a guarded key or paste instead of the text field; return whether it was handled.
-
-        If the question opened with the text field, the text belongs to the draft. If Enter has just moved the draft
-        into the field, further Enter keys of the same burst are line breaks of a pasted text.
-        """
-        if self._moved_draft is not None and self._typed.is_guarded:
+        """Handle a key or a paste instead of the text field if it comes too early; return whether it was handled."""
+        if self._text_field.moved_draft is not None and self._typed.is_guarded:
             self._typed.guard()
-            if isinstance(event, events.Key) and event.key == "enter":
-                self._pending_breaks += 1
-                return True
-            if self._pending_breaks and (isinstance(event, events.Paste) or event.is_printable):
-                self._text_field.replace_in_one_step("\n" * self._pending_breaks, *sorted(self._text_field.selection))
-                self._pending_breaks = 0
-            return False
+            return self._text_field.continue_burst(event)
         if not (self._form.begins_with_text and self._is_guarded()):
             return False
+        # The question has just opened with the text field: the user types for the draft.
         if isinstance(event, events.Paste):
             self._paste_into_draft(event.text)
         else:
@@ -406,7 +396,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._form.is_multi_select:
             self._send_checked()
         elif self.is_writing_text and (event.text or self._form.text_decision is Deny):
-            self._moved_draft = None
+            self._text_field.moved_draft = None
             self._decide(self._form.text_decision(event.text))
 
     def _send_checked(self) -> None:
@@ -416,7 +406,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._form = replace(self._form, reason=NOTHING_CHECKED)
             self._show_choices()
         else:
-            self._moved_draft = None
+            self._text_field.moved_draft = None
             self._decide(answer)
 
     def _type_into_draft(self, event: events.Key) -> None:
@@ -461,11 +451,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.initial_index
         self._typed.open()
-        self._text_field.placeholder = self._form.hint
-        if approval.id != self._text_field_id:
-            self._text_field.text = ""
-            self._text_field_id = approval.id
-            self._moved_draft = None
+        self._text_field.begin(approval.id, placeholder=self._form.hint)
         self.view.open(self._shown_detail)
         if self._form.begins_with_text:
             self._open_field()
@@ -488,14 +474,16 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _choose(self, option: Option) -> None:
         if option is BACK and self.shown_approval is not None:
-            self._form, self._index = panel_form_of(self.shown_approval), 0
+            self._form = panel_form_of(self.shown_approval)
+            self._index = 0
             self._paint()
         elif option.warning:
             self._form = confirmation_form(option, self._form)
             self._index = self.options.index(BACK)
             self._paint()
         elif option.can_be_toggled:
-            self._index, self._form = self.options.index(option), self._form.with_toggled(option)
+            self._index = self.options.index(option)
+            self._form = self._form.with_toggled(option)
             self._paint()
         elif option is SEND:
             self._send_checked()
@@ -508,10 +496,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         approval = self.shown_approval
         if approval is None:
             return
-        if self._moved_draft is not None:
+        if self._text_field.moved_draft is not None:
             self._move_text_to_prompt()
         self._questions.remove(approval.id)
-        self._text_field_id = ""
+        self._text_field.approval_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
 
@@ -522,7 +510,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _open_field(self) -> None:
         """Open the text field, with the cursor at the end of the text that it already has."""
-        self._is_field_open, self._index = True, self._form.text_index
+        self._is_field_open = True
+        self._index = self._form.text_index
         self._typed.forget_changes()
         self._text_field.move_cursor(self._text_field.document.end)
         self._paint()
@@ -534,8 +523,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(BACK)  # a warning has no choice with a text field
         typed = self._typed.take_answer()
         text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
-        self._text_field.text = "\n".join(filter(None, (self._text_field.text, text)))
-        self._moved_draft, self._pending_breaks = MovedDraft(field_text=text, prompt_text=typed), 1
+        self._text_field.add_draft(text, prompt_text=typed)
         self._typed.guard()
         self._open_field()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 from textual.content import Content
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.usage import TurnUsage
     from qcode.protocol.messages import Text
+    from qcode.tui.shared_widgets import ScrollTarget
     from qcode.tui.status import Activity
 
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
@@ -161,7 +162,7 @@ class AsidePanel(Vertical):
             self.display = False
         return was_open
 
-    def scroll(self, to: Literal["page_up", "page_down", "home", "end"]) -> None:
+    def scroll(self, to: ScrollTarget) -> None:
         """Scroll the answer."""
         match to:
             case "page_up":

@@ -95,13 +95,16 @@ class HeldKeys:
             self._choose(held.option)
 
 
-@dataclass(frozen=True, slots=True)
-class MovedDraft:
-    """The draft that Enter moved from the prompt into the text field."""
+def key_after_escape(key: str, *, is_writing_text: bool) -> str:
+    """Return `2` for the key Alt+2, which may also be Escape and `2` pressed quickly; empty for other keys.
 
-    field_text: str
-    prompt_text: str
-    """The text as it was in the prompt, with the labels of attachments."""
+    While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
+    """
+    if not key.startswith("alt+"):
+        return ""
+    character = key.removeprefix("alt+")
+    may_answer = character.isdigit() or not is_writing_text
+    return character if len(character) == 1 and may_answer else ""
 
 
 class TypedDraft:

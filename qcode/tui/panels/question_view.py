@@ -1,4 +1,4 @@
-"""The parts of the approval panel: the question with its detail and choices at any size, and the field for an answer.
+"""The part of the approval panel that shows the question, with its detail and choices, at any size.
 
 The detail scrolls. A change that does not fit is shown as an extract until the user scrolls. `question_layout` shares
 the rows; keys and decisions belong to `approval`.
@@ -7,8 +7,8 @@ the rows; keys and decisions belong to `approval`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -29,13 +29,11 @@ from qcode.tui.panels.question_layout import (
     title_with_mark,
     wrap_title,
 )
-from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.labels import Pastes, clean_paste
-from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.status import QuestionState
 from qcode.tui.transcript.line import Line, count_letters, row_of_letter, style_of, wrap
 
-Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+if TYPE_CHECKING:
+    from qcode.tui.shared_widgets import ScrollTarget
 
 _SIDE_CELLS = 4
 """Cells of a row that the border, the padding and the scroll bar take."""
@@ -192,7 +190,7 @@ class QuestionView(Vertical):
             first_text, all_texts = self._scrolling_rows[0].text, [row.text for row in all_rows]
             self._hidden_above = all_texts.index(first_text) if first_text in all_texts else 0
 
-    def scroll_page(self, to: Page) -> bool:
+    def scroll_page(self, to: ScrollTarget) -> bool:
         """Scroll; return False if there is nothing to scroll."""
         if not self.can_scroll:
             return False
@@ -324,75 +322,3 @@ def _count_equal_rows(rows: list[Line], others: list[Line]) -> int:
 def _show_rows(part: Static, lines: list[Line]) -> None:
     part.display = bool(lines)
     part.update(Rows(lines, part))
-
-
-def key_after_escape(key: str, *, is_writing_text: bool) -> str:
-    """Return `2` for the key Alt+2, which may also be Escape and `2` pressed quickly; empty for other keys.
-
-    While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
-    """
-    if not key.startswith("alt+"):
-        return ""
-    character = key.removeprefix("alt+")
-    may_answer = character.isdigit() or not is_writing_text
-    return character if len(character) == 1 and may_answer else ""
-
-
-class AnswerField(EditingArea):
-    """The field for an answer or a reason, edited like the prompt. It may have several lines; long pastes are folded.
-
-    `intercept` is called first with each key and paste, and returns whether it has handled it. `pastes` are those of
-    the prompt, so that a text with a folded paste can move between the two.
-    """
-
-    @dataclass
-    class Sent(Message):
-        """The user pressed Enter. `text` has every paste expanded."""
-
-        text: str
-
-    class Left(Message):
-        """The user moved back to the choices."""
-
-    def __init__(
-        self, intercept: Callable[[events.Key | events.Paste], bool], pastes: Pastes, *, id: str | None = None
-    ) -> None:
-        self._pastes = pastes
-        self._intercept = intercept
-        super().__init__(self._pastes.labels, placeholder="", id=id)
-
-    @property
-    def whole_text(self) -> str:
-        """The text with every paste expanded."""
-        return self._pastes.expand(self.text)
-
-    def on_key(self, event: events.Key) -> None:
-        row, column = self.cursor_location
-        is_escaped = event.key == "enter" and self.document[row][:column].endswith("\\")
-        if self._intercept(event):
-            pass
-        elif is_escaped:
-            self.replace("\n", (row, column - 1), (row, column))
-        elif event.key in NEW_LINE_KEYS:
-            self.replace_in_one_step("\n", *sorted(self.selection))
-        elif event.key == "enter":
-            self.post_message(self.Sent(self.whole_text.strip()))
-        elif event.key in ("tab", "shift+tab"):
-            self.post_message(self.Left())
-        else:
-            return
-        event.stop()
-        event.prevent_default()
-
-    def action_cursor_up(self, select: bool = False) -> None:
-        """Move up; from the first row, to the choices above."""
-        if select or not self.navigator.is_first_wrapped_line(self.cursor_location):
-            super().action_cursor_up(select)
-        else:
-            self.post_message(self.Left())
-
-    def on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
-        if not self._intercept(event):
-            self.replace_in_one_step(self._pastes.fold(clean_paste(event.text)), *sorted(self.selection))
