@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from textual import events, on
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Location, Selection
+from textual.widgets.text_area import Selection
 
+from qcode.tui.prompt.completion import Completion
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.history import UnsentPrompt
 from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, label_spans
-from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,18 +103,13 @@ class Prompt(EditingArea):
         self._menu = menu
         menu.on_pick = self._press_enter
         self._search = search
-        self._sources: CompletionSources | None = None
-        self._dismissed_text = ""  # the text for which the menu stays closed
+        self._completion = Completion(self, menu, self._takes_completions)
         self._refilled_text = ""  # the last text of `refill`
-        self._offered_state: tuple[str, Location] = ("", (0, 0))  # text and cursor of the last update of the menu
-        self._mention_state: tuple[str, Location] = ("", (0, 0))  # text and cursor after the last completed mention
-        self._completed_range: tuple[Location, Location] | None = None  # the text that a choice of the menu replaces
-        self._is_mention = False  # whether the menu completes a mention, not a command
         self._kind: PromptKind = "prompt"
 
     def set_sources(self, sources: CompletionSources) -> None:
         """Use the completions of `sources` from now on, and offer them for the current text."""
-        self._sources = sources
+        self._completion.sources = sources
         self.update_menu()
 
     @property
@@ -288,8 +283,7 @@ class Prompt(EditingArea):
     def close_menu(self) -> bool:
         """Hide the menu until the text changes; return whether it was open."""
         was_open = self._menu.is_open
-        self._dismissed_text = self.text
-        self._menu.close()
+        self._completion.dismiss(self.text)
         return was_open
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
@@ -358,7 +352,7 @@ class Prompt(EditingArea):
             self.scroll_cursor_visible()
         elif event.key == "tab":
             self._press_tab()
-        elif event.character == ":" and (self.text, (row, column)) == self._mention_state:
+        elif event.character == ":" and self._completion.is_after_mention:
             self.replace_in_one_step(":", (row, column - 1), (row, column))  # `@cart.py:`, for a range of lines
         else:
             return
@@ -376,7 +370,8 @@ class Prompt(EditingArea):
         self.leave_search(keeps_match=True)
         text = clean_paste(text)
         paths = image_paths(text)
-        if not (paths and self._sources is not None and self.add_pictures(self._sources.pictures(paths))):
+        sources = self._completion.sources
+        if not (paths and sources is not None and self.add_pictures(sources.pictures(paths))):
             self._insert(self.pastes.fold(text))
 
     def add_pictures(self, pictures: tuple[Picture, ...]) -> bool:
@@ -420,11 +415,11 @@ class Prompt(EditingArea):
     def _press_enter(self, clicked: MenuItem | None = None) -> None:
         """Insert the completion that was `clicked` or is highlighted; send the prompt if it is then complete."""
         chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
-        if chosen is not None and self._completed_range is not None:
-            typed = self.get_text_range(*self._completed_range)
+        typed = self._completion.typed_text
+        if chosen is not None and typed is not None:
             if chosen.text.rstrip() != typed.rstrip():
-                self._accept(chosen)
-                if self._is_mention or not chosen.is_complete:
+                self._completion.accept(chosen)
+                if self._completion.is_mention or not chosen.is_complete:
                     return
         elif self._ends_in_backslash():
             row, column = self.cursor_location
@@ -455,56 +450,20 @@ class Prompt(EditingArea):
 
     def update_menu(self, *, has_new_files: bool = False) -> None:
         """Offer completions for the text at the cursor. `has_new_files`: the file index has changed since."""
-        state = (self.text, self.cursor_location)
-        if self._sources is None or (state == self._offered_state and not has_new_files):
-            return
-        self._offered_state = state
-        self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
-        is_hidden = self.screen.has_class("-asking")  # a question is shown in place of the prompt
-        takes_text = not (is_hidden or self._search.is_open or self.is_commanding)
-        if not takes_text or self._kind == "shell" or self.text == self._dismissed_text:
-            self._menu.close()
-            return
-        self._dismissed_text = ""
-        row, column = self.cursor_location
-        mention = mention_at(self.document[row], column) if self.selection.is_empty else None
-        if mention is not None:
-            is_new_mention = not (self._menu.is_open and self._is_mention) and not has_new_files
-            self._is_mention = True
-            self._completed_range = (row, mention.start), (row, mention.end)
-            files = self._sources.files(mention.query, is_new_mention)
-            rows = (*self._sources.resources(mention.query), *file_choices(files.matches))
-            self._menu.offer(rows, is_first_chosen=True, keeps_chosen=has_new_files)
-            return
-        self._completed_range = (0, 0), self.document.end
-        self._is_mention = False
-        typed_argument = self.text.partition(" ")[2].strip()
-        is_name = " " not in self.text
-        # After `/model ` no choice is highlighted, so that Enter sends the command without an argument.
-        self._menu.offer(self._sources.commands(self.text), is_first_chosen=is_name or bool(typed_argument))
+        self._completion.update(has_new_files=has_new_files)
 
-    def _accept(self, choice: MenuItem) -> None:
-        """Insert a completion in place of the text that it completes, with a space after a complete mention."""
-        if self._completed_range is None:
-            return
-        start, end = self._completed_range
-        text = choice.text
-        if self._is_mention and choice.is_complete:
-            row, column = end
-            text += "" if self.document[row][column:].startswith(" ") else " "
-        elif choice.is_complete:
-            text = text.rstrip()
-        self.replace_in_one_step(text, start, end)
-        if self._is_mention and text.endswith(" "):
-            self._mention_state = (self.text, self.cursor_location)
+    def _takes_completions(self) -> bool:
+        """Return whether completions may be offered: keys are typed into this prompt, and it has no shell line."""
+        is_hidden = self.screen.has_class("-asking")  # a question is shown in place of the prompt
+        return self._kind != "shell" and not (is_hidden or self._search.is_open or self.is_commanding)
 
     def _press_tab(self) -> None:
         if self._search.is_open:
             self.leave_search(keeps_match=True)
         elif self._menu.is_open:
             chosen = self._menu.chosen or self._menu.choices[0]
-            if self._is_mention:
-                self._accept(chosen)
+            if self._completion.is_mention:
+                self._completion.accept(chosen)
             else:
                 self._set_text(chosen.text)
         else:
@@ -543,7 +502,7 @@ class Prompt(EditingArea):
         self._search.close()
         if not keeps_match:
             self._drop_shown_match()
-        self._dismissed_text = self.text
+        self._completion.dismiss(self.text)
         return True
 
     def _press_in_search(self, event: events.Key) -> bool:
@@ -582,7 +541,7 @@ class Prompt(EditingArea):
         """
         if text is None:
             return
-        self._dismissed_text = text
+        self._completion.dismiss(text)
         self._set_text(text)
         if is_older:
             self.move_cursor((0, len(self.document[0])))
