@@ -365,7 +365,7 @@ class Agent:
             raise QcodeError(
                 f"the prompt was not sent: its command {quoted} failed: {outcome.summary}", ExitCode.FAILED
             )
-        return (outcome.content if outcome.shown is None else outcome.shown).rstrip("\n")
+        return outcome.shown_text.rstrip("\n")
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
         """Return the tools that the model is currently offered."""

@@ -21,6 +21,7 @@ from qcode.agent.keys.connect import credential_rows
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import RunContext
 from qcode.agent.trust import TrustStore, why_restricted
+from qcode.config.paths import exists_or_unknown
 from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.providers.catalog import catalog_source
@@ -171,7 +172,7 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
         yield Finding("error", str(problem), "broken", "fix that line; until then qcode does not start")
     files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
     for owner, path in files.items():
-        if not path.is_file():
+        if not exists_or_unknown(path):
             yield Finding(owner, f"{path}, does not exist")
         elif owner != "yours" and not context.is_trusted:
             yield Finding(owner, f"{path}, ignored because the folder is not trusted")

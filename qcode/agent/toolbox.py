@@ -124,7 +124,8 @@ class Toolbox:
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edit_checks = None if after_edit is None else EditChecks(partial(after_edit, self.workspace))
         self.jobs = Jobs()
-        self.subagent_tool, self._skill_tool = subagent_tool, skill
+        self.subagent_tool = subagent_tool
+        self._skill_tool = skill
         fetch = None if gate is None else Fetch(gate)
         optional_tools = (fetch, web_search, subagent_tool, skill)
         self._optional_tools = tuple(tool for tool in optional_tools if tool is not None)
@@ -132,11 +133,16 @@ class Toolbox:
         tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *program_tools)
         self._tools = {tool.spec.name: tool for tool in tools}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
-        self.is_offered, self._offers_patches = is_offered, offers_patches
+        self.is_offered = is_offered
+        self._offers_patches = offers_patches
         self._nested_instructions = nested
-        self._scratch, self._sandbox = scratch, sandbox
-        self._settings, self._env, self._shell_variables = settings, env, shell_variables
-        self.transcript, self.output_columns = tuple, lambda: None
+        self._scratch = scratch
+        self._sandbox = sandbox
+        self._settings = settings
+        self._env = env
+        self._shell_variables = shell_variables
+        self.transcript = lambda: ()
+        self.output_columns = lambda: None
         self._server_mentions: ServerMentions | None = None
         self.servers = None
         if servers is not None:
@@ -192,7 +198,7 @@ class Toolbox:
         toolbox = copy(self)
         toolbox.workspace = self.workspace.for_subagent(judge)
         toolbox.subagent_tool = None
-        toolbox.transcript = tuple
+        toolbox.transcript = lambda: ()
         if self._nested_instructions is not None:
             instructions = self._nested_instructions().for_subagent()
             toolbox._nested_instructions = lambda: instructions
@@ -209,8 +215,7 @@ class Toolbox:
         added = await asyncio.to_thread(lambda: self.instructions_for(self.target_paths(name, arguments)))
         if not added:
             return outcome
-        display = outcome.content if outcome.shown is None else outcome.shown
-        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=display)
+        return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=outcome.shown_text)
 
     def with_instructions_of_files(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
         """Return attached blocks, followed by the instructions of the folders of the attached files."""
@@ -396,6 +401,7 @@ class Toolbox:
         return {**self._shell_variables(command), **_NO_HOME_SETTINGS}
 
     def _accept_changes(self, targets: frozenset[str] | None) -> AbstractContextManager[None]:
+        """Wrap an approved change of these files, so that the guards of running commands do not restore them."""
         if self._sandbox is None or not targets:
             return nullcontext()
         return self._sandbox.accept_changes(targets)

@@ -285,7 +285,8 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
         full_path = root / name
         if name == PROJECT_FOLDER and _resolved(state_dir).is_relative_to(_resolved(full_path)):
             continue
-        for path in [full_path] if full_path.is_file() else _files_below(full_path, _resolved(root)):
+        is_file = os.path.isfile(full_path)  # noqa: PTH113  # `pathlib` would raise an error for a folder of another user
+        for path in [full_path] if is_file else _files_below(full_path, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
             if len(files) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the other pinned folders have more than {MAX_PINNED_FILES:,} files")

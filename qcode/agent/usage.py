@@ -157,7 +157,7 @@ class EarlierTurns:
         """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices."""
         known_price = cache(price_of)
         return [
-            recorded_usage(row.prompt, row.attempts, row.model, known_price)
+            recorded_usage(row.attempts, row.model, known_price, row.prompt)
             for numbers in self._numbers_by_turn()
             for row in self._rows_of_turn(numbers)
             if row.attempts or row.is_ended
@@ -242,9 +242,9 @@ def _recorded_requests(stored: StoredMessage, model: str) -> _RecordedRequests:
 
 
 def recorded_usage(
-    prompt: str, attempts: Sequence[AttemptRecord], model: str, price_of: Callable[[str], Price | None]
+    attempts: Sequence[AttemptRecord], model: str, price_of: Callable[[str], Price | None], prompt: str = ""
 ) -> TurnUsage:
-    """Return the usage of stored attempts. An attempt that names no model was sent to `model`."""
+    """Return the usage of stored attempts at current prices. An attempt that names no model was sent to `model`."""
     ledgers: dict[str, Ledger] = {}
     for attempt in attempts:
         name = attempt.model or model

@@ -79,7 +79,7 @@ def load(
     if reads_project and not any(is_same_file(project, file) for file in user_files):
         if is_trusted:
             layers.append(_project_layer(project))
-        elif project.is_file():
+        elif os.path.isfile(project):  # noqa: PTH113  # `pathlib` would raise an error for a folder of another user
             warnings += (f"{project} is ignored: this folder is not trusted; qcode trust accept trusts it",)
     layers.append(environment_layer(env))
     if isinstance(further_settings, Path):

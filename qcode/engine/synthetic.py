@@ -230,7 +230,6 @@ def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, edit
 
     An edit may change nothing, such as a relative path instead of the same absolute one. Then there is no note.
     """
-    display = outcome.content if outcome.shown is None else outcome.shown  # the user sees no note
     changes = list(_revised_arguments(parse_object(sent.arguments) or {}, parse_object(ran.arguments) or {}))
     if not changes:
         return outcome
@@ -241,7 +240,8 @@ def outcome_of_revised(sent: ToolCall, ran: ToolCall, outcome: ToolOutcome, edit
             "The result:",
         ]
     )
-    return replace(outcome, content=f"{text}\n{outcome.content}", shown=display)
+    # The user sees no note.
+    return replace(outcome, content=f"{text}\n{outcome.content}", shown=outcome.shown_text)
 
 
 def _revised_arguments(before: JsonObject, after: JsonObject) -> Iterator[str]:

@@ -261,7 +261,7 @@ def reply_usage(attempts: Sequence[ev.AttemptRecord]) -> Usage:
 def tool_response(finished: ev.ToolFinished) -> JsonObject:
     """Return the result of a call in the form of Claude Code's tools."""
     call, outcome = finished.call, finished.outcome
-    text = outcome.content if outcome.shown is None else outcome.shown
+    text = outcome.shown_text
     if call.name == "shell":
         return {"stdout": text, "stderr": "", "interrupted": finished.state == "cancelled", "isImage": False}
     if call.name in ("write", "edit", "multi_edit"):

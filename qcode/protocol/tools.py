@@ -171,6 +171,11 @@ class ToolOutcome:
     """The call was recorded and did not run."""
     sandbox: SandboxUse = ""
 
+    @property
+    def shown_text(self) -> str:
+        """The output as the user sees it: `shown`, or `content` if that is None."""
+        return self.content if self.shown is None else self.shown
+
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure
     """A tool refuses a call and has changed nothing. The message is sent to the model unchanged."""

@@ -464,7 +464,7 @@ def _shown_result(event: ToolFinished, *, is_streamed: bool) -> tuple[str, str]:
     """
     outcome = event.outcome
     # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
-    output = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
+    output = outcome.problems or outcome.shown_text
     if event.state in ("done", "failed"):
         summary = one_line(outcome.summary)
     else:

@@ -32,6 +32,14 @@ def test_context_needs_no_command_line(home: dict[str, str]) -> None:
     assert not context.is_attended
 
 
+@pytest.mark.parametrize("name", [".git", ".qcode", ".claude"])
+def test_project_with_a_folder_that_cannot_be_searched_can_be_opened(home: dict[str, str], name: str) -> None:
+    work = Path(home["HOME"]) / "work"
+    (work / name).symlink_to("x" * 300)  # as a folder of another user
+    context = read(home)
+    assert (context.root, context.is_trusted, context.settings.warnings) == (work.resolve(), False, ())
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

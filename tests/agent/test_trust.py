@@ -357,6 +357,14 @@ def test_project_folder_that_links_to_itself_is_empty(store: TrustStore, root: P
     assert store.is_trusted(root)
 
 
+@pytest.mark.parametrize("name", [".qcode", ".claude", ".agents"])
+def test_folder_that_cannot_be_searched_has_no_files(name: str, store: TrustStore, root: Path) -> None:
+    (root / name).symlink_to("x" * 300)
+    assert store.status_of(root).kind == "unknown"
+    store.remember(root)
+    assert store.is_trusted(root)
+
+
 def test_settings_of_any_depth_are_pinned(store: TrustStore, root: Path) -> None:
     (root / ".qcode").mkdir()
     deep = root / ".qcode/config.toml"

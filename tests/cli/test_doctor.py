@@ -107,6 +107,16 @@ def test_doctor_does_not_read_an_untrusted_project(
     assert "ignored because the folder is not trusted" in capfd.readouterr().out
 
 
+def test_doctor_reports_a_project_folder_that_cannot_be_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".qcode").symlink_to("x" * 300)  # as a folder of another user
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor"]) == 0
+    assert f"{tmp_path}/.qcode/config.toml, ignored because the folder is not trusted" in capfd.readouterr().out
+
+
 def test_doctor_begins_with_what_needs_attention_and_its_fix(message: list[str]) -> None:
     until = message.index("qcode")
     assert message[0] == "needs attention"

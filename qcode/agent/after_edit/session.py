@@ -190,7 +190,7 @@ class AfterEdit:
         return replace(
             outcome,
             content="\n\n".join([outcome.content, *blocks]),
-            shown=outcome.content if outcome.shown is None else outcome.shown,
+            shown=outcome.shown_text,
             summary=", ".join(filter(None, summary)),
             problems=clean("\n".join(lines)),
         )
@@ -451,7 +451,7 @@ def _with_formatted(
     return replace(
         outcome,
         content="\n\n".join([outcome.content, *notes]),
-        shown=outcome.content if outcome.shown is None else outcome.shown,
+        shown=outcome.shown_text,
         diff=diff if is_changed else outcome.diff,
         changes=changes,
         summary=f"{count_changes(diff)}, formatted" if is_changed else outcome.summary,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         SessionFileDiff,
     )
     from qcode.agent.checkpoints.turn_changes import TurnChanges
-    from qcode.agent.checkpoints.watch import FolderWatch
+    from qcode.agent.checkpoints.watch import Difference, FolderWatch
 
 _T = TypeVar("_T")
 
@@ -111,7 +111,7 @@ class Checkpoints:
         """Return the diffs of files that the session changed and that were not restored."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
-        return await self._run_recorded(
+        return await self._run_when_recorded(
             lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show)
         )
 
@@ -119,7 +119,7 @@ class Checkpoints:
         """Return the files that each turn changed, oldest turn first, without turns that were undone."""
         from qcode.agent.checkpoints.turn_changes import turn_changes
 
-        return await self._run_recorded(
+        return await self._run_when_recorded(
             lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show)
         )
 
@@ -131,10 +131,13 @@ class Checkpoints:
         """Run a blocking operation in a thread; raise `ValueError` if a turn runs or the operation is not possible."""
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
-        return await self._run_recorded(operation)
+        return await self._run_when_recorded(operation)
 
-    async def _run_recorded(self, operation: Callable[[], _T]) -> _T:
-        """Run a blocking operation in a thread, once all changes are recorded."""
+    async def _run_when_recorded(self, operation: Callable[[], _T]) -> _T:
+        """Run a blocking operation in a thread after the changes of the last command are recorded.
+
+        Raise `ValueError` if the operation is not possible.
+        """
         await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import MoveImpossible
 
@@ -179,7 +182,7 @@ def _record_all(watch: FolderWatch, recorder: Recorder) -> int:
     """Record the changes that a watch observed, and return their number."""
     differences = watch.differences()
     for difference in differences:
-        recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
+        recorder.record_observed(difference)
     return len(differences)
 
 
@@ -232,14 +235,13 @@ class Recorder:
             # `/diff` needs the new content if another program changes the file later.
             self.blobs.store(data, is_optional=True)
 
-    def record_observed(
-        self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None
-    ) -> None:
-        """Record a change found by comparison; `content` is the old content, None if unknown."""
-        if before is not None and content is not None and self.blobs.store(content):
+    def record_observed(self, difference: Difference) -> None:
+        """Record a change that a command made, and store the old content if it is known."""
+        before = difference.before
+        if before is not None and difference.content is not None and self.blobs.store(difference.content):
             before = replace(before, is_kept=True)
         self._session.record_change(
-            RecordedChange(self._session.history.latest, str(path), before, after, by="command")
+            RecordedChange(self._session.history.latest, str(difference.path), before, difference.after, by="command")
         )
 
     def take_warnings(self) -> tuple[str, ...]:

@@ -32,11 +32,11 @@ def git_folder(root: Path) -> Path | None:
     git_folder_path = root / ".git"
     pointer = read_small_file(git_folder_path)
     if pointer is None:
-        return git_folder_path if (git_folder_path / "HEAD").is_file() and _has_object_store(git_folder_path) else None
+        return git_folder_path if _has_head(git_folder_path) and _has_object_store(git_folder_path) else None
     if not pointer.startswith(_POINTER):
         return None
     target = root / pointer[len(_POINTER) :].strip()
-    if not (target / "HEAD").is_file():
+    if not _has_head(target):
         return None
     common = read_small_file(target / "commondir")  # a linked work tree shares the object store of its repository
     store = target if common is None else target / common.strip()
@@ -59,11 +59,15 @@ def read_small_file(path: Path) -> str | None:
         os.close(handle)
 
 
+# In these two functions `pathlib` would raise an error for a folder of another user, and for a name that is too long.
+
+
+def _has_head(folder: Path) -> bool:
+    return os.path.isfile(folder / "HEAD")  # noqa: PTH113  # never raises
+
+
 def _has_object_store(folder: Path) -> bool:
-    try:
-        return (folder / "objects").is_dir() and (folder / "refs").is_dir()
-    except (OSError, ValueError):
-        return False
+    return os.path.isdir(folder / "objects") and os.path.isdir(folder / "refs")  # noqa: PTH112  # never raises
 
 
 _BRANCH = lazy_pattern(r"ref: refs/heads/([^\x00-\x20\x7f~^:?*\[\\]+)\n?")

@@ -33,8 +33,9 @@ class ContextReport:
     instructions: int
     tools: int
     messages: int
+    """The tokens of the messages without tool results."""
     tool_output: int
-    """The tokens of tool results in the messages, which `messages` does not include."""
+    """The tokens of the tool results in the messages."""
     reserve: int
     """The initial output limit of the next reply."""
     is_counted: bool = False
@@ -108,7 +109,7 @@ def _tokens_by_server(tools: Sequence[ToolSpec]) -> dict[str, int]:
     """Return the estimated tokens of the tools of each tool server, by its name."""
     sizes: dict[str, int] = {}
     for tool in tools:
-        server, separator, _ = tool.name.partition("__")
+        server, separator, _ = tool.name.partition("__")  # the name of a server tool is `server__tool`
         if separator:
             sizes[server] = sizes.get(server, 0) + estimate_tool(tool)
     return sizes

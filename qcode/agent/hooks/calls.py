@@ -123,8 +123,7 @@ class CallHooks:
             added.append(self._scope.wrap_text(event, answer.reason or "The hook objects to this result."))
         if not added and answer.output is None:
             return outcome
-        shown = outcome.content if outcome.shown is None else outcome.shown
-        return replace(outcome, content="\n".join([content, *added]), shown=shown)
+        return replace(outcome, content="\n".join([content, *added]), shown=outcome.shown_text)
 
     def _tool_response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
         """Return the field `tool_response` of PostToolUse, in Claude Code's format of the tool."""
@@ -132,8 +131,7 @@ class CallHooks:
 
         safety = self._toolbox.spec(name).safety
         if isinstance(safety, CommandExecution):
-            text = outcome.content if outcome.shown is None else outcome.shown
-            return {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}
+            return {"stdout": outcome.shown_text, "stderr": "", "interrupted": False, "isImage": False}
         if isinstance(safety, FileAccess) and safety.access == "write" and name != APPLY_PATCH:
             values = claude_input(name, arguments, self._folder)
             return {"filePath": values.get("file_path") or values.get("notebook_path"), "success": True}
@@ -228,5 +226,5 @@ def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tup
 
 def error_text(outcome: ToolOutcome) -> str:
     """Return the error of a failed call; for a command it begins with the exit code."""
-    text = outcome.content if outcome.shown is None else outcome.shown
+    text = outcome.shown_text
     return f"Exit code {outcome.exit_code}\n{text}" if outcome.exit_code else text

@@ -173,7 +173,8 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
     if action == "fetch":
         return replace(event, uses=(JudgedUse("fetch", _text(tool_input, "url")),))
     if action == "search":
-        path = _text(tool_input, *_PATH_FIELDS) if any(tool_input.get(key) is not None for key in _PATH_FIELDS) else "."
+        has_path = any(tool_input.get(key) is not None for key in _PATH_FIELDS)
+        path = _text(tool_input, *_PATH_FIELDS) if has_path else "."
         return replace(event, uses=(JudgedUse("read", path),), has_hidden_effects=True)
     return replace(event, uses=(JudgedUse(action, _text(tool_input, *_PATH_FIELDS)),))
 

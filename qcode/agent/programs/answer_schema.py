@@ -150,13 +150,12 @@ def _validator(schema: Json) -> Validator:
     from referencing.jsonschema import specification_with
 
     declared = schema.get("$schema") if isinstance(schema, dict) else None
-    unsupported: Any = None
-    dialect: Any = unsupported
+    dialect: Any = None  # the validator class of a draft, None if the draft is unsupported
     if declared is None:
         dialect = Draft202012Validator
     elif isinstance(declared, str):
-        dialect = validator_for({"$schema": declared}, default=unsupported)
-    if dialect is unsupported:
+        dialect = validator_for({"$schema": declared}, default=dialect)
+    if dialect is None:
         raise InvalidSchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
         with _deep_recursion():
@@ -165,7 +164,7 @@ def _validator(schema: Json) -> Validator:
                 schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema
             )
     except JsonSchemaError as error:
-        raise InvalidSchemaError(f"is not a valid JSON Schema: {_line(error)}") from None
+        raise InvalidSchemaError(f"is not a valid JSON Schema: {_error_line(error)}") from None
     if problem:
         raise InvalidSchemaError(problem)
     # The default registry would fetch unknown references.
@@ -203,10 +202,10 @@ def _error_message(error: ValidationError) -> str:
     """Return the most useful message for an error: under `anyOf` or `oneOf`, the error of the closest alternative."""
     from jsonschema.exceptions import best_match
 
-    return _line(best_match([error]) or error)
+    return _error_line(best_match([error]) or error)
 
 
-def _line(error: ValidationError | JsonSchemaError) -> str:
+def _error_line(error: ValidationError | JsonSchemaError) -> str:
     return f"{error.json_path}: {_shortened(error.message)}"
 
 

@@ -170,7 +170,7 @@ class SessionStep:
     shown_prompt: str = ""
     """The text shown for a prompt, empty if it is the text of the message."""
     ended: TurnEnded | None = None
-    """The end of the turn if it followed this message."""
+    """The end of the turn if it followed this message, otherwise None."""
     ending_note: str = ""
     """Why the turn stopped early, such as an error or a limit; empty if the note of the message has the reason."""
 
@@ -273,23 +273,23 @@ def session_turns(
     in the history yet.
     """
     turns: list[list[SessionStep]] = []
-    usages: list[list[TurnUsage]] = []
+    usages_by_turn: list[list[TurnUsage]] = []
     for entry in _entries(history, "open" if is_running else history.end):
         begins_turn = is_a_prompt(entry.message) and not entry.is_filled_in
         if begins_turn or not turns:
             turns.append([])
-            usages.append([])
-        step, used = _step(history, entry, price_of, redact)
-        turns[-1].append(step)
-        usages[-1] += used
+            usages_by_turn.append([])
+        turns[-1].append(_step(history, entry, price_of, redact))
+        if (usage := _usage_of(history, entry, price_of)) is not None:
+            usages_by_turn[-1].append(usage)
     if turns and current_reply is not None:
         turns[-1].append(SessionStep(HistoryEntry(current_reply), turns[-1][-1].model, ending_note=_RUNNING))
     elif turns and is_running:
         last = max(index for index, step in enumerate(turns[-1]) if not step.entry.is_filled_in)
         turns[-1][last] = replace(turns[-1][last], ending_note=_RUNNING)
     return tuple(
-        SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
-        for number, (steps, used) in enumerate(zip(turns, usages, strict=True), 1)
+        SessionTurn(number, tuple(steps), sum((usage.usage for usage in usages), Usage()), total_cost(usages))
+        for number, (steps, usages) in enumerate(zip(turns, usages_by_turn, strict=True), 1)
     )
 
 
@@ -309,20 +309,29 @@ def _entries(history: SessionHistory, end: SessionEnd) -> Iterator[HistoryEntry]
 
 def _step(
     history: SessionHistory, entry: HistoryEntry, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
-) -> tuple[SessionStep, list[TurnUsage]]:
-    """Return a message as a step, and the usage of its requests: a list of one item, or an empty list."""
-    stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
+) -> SessionStep:
+    """Return a message as a step."""
     model = history.model_of(entry.numbers[-1]) if entry.numbers else ""
-    used = recorded_usage("", entry.attempts, model, price_of)
-    recovery = requests_note(used.api_calls, used.discarded_output_tokens)
+    reply_usage = recorded_usage(entry.attempts, model, price_of)
+    recovery = requests_note(reply_usage.api_calls, reply_usage.discarded_output_tokens)
     redacted_entry = replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note))
     step = SessionStep(redacted_entry, model, recovery)
+    stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
+    return step if stored is None else _with_stored(step, stored, redact)
+
+
+def _usage_of(
+    history: SessionHistory, entry: HistoryEntry, price_of: Callable[[str], Price | None]
+) -> TurnUsage | None:
+    """Return the usage of all requests that are stored with a message; None if there are none."""
     attempts = list(entry.attempts)
-    if stored is not None:
-        step = _with_stored(step, stored, redact)
-        outside = (attempt for named in stored.named_requests for attempt in named.attempts)
-        attempts = [*stored.turn_requests, *outside]
-    return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
+    model = ""
+    if entry.numbers:
+        model = history.model_of(entry.numbers[-1])
+        if (stored := history.stored.get(entry.numbers[-1])) is not None:
+            outside_turns = (attempt for named in stored.named_requests for attempt in named.attempts)
+            attempts = [*stored.turn_requests, *outside_turns]
+    return recorded_usage(attempts, model, price_of) if attempts else None
 
 
 def _with_stored(step: SessionStep, stored: StoredMessage, redact: Callable[[str], str]) -> SessionStep:
@@ -442,7 +451,7 @@ def _without_reply(output: str, messages: Sequence[Message]) -> str:
     return note if is_reply else output
 
 
-_RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")
+_RANGE = re.compile(r"(?P<first>\d+)(?:(?P<dash>-)(?P<last>\d*))?|-(?P<up_to>\d+)")
 
 
 def select_turns(turns: Sequence[SessionTurn], selection: str) -> tuple[SessionTurn, ...]:
@@ -453,8 +462,12 @@ def select_turns(turns: Sequence[SessionTurn], selection: str) -> tuple[SessionT
     match = _RANGE.fullmatch(selection.strip())
     if match is None:
         raise ValueError(f'"{single_spaced(selection, 40)}" is not a range of turns. Use 3, 3-7, 3- or -7.')
-    first = int(match[1] or 1)
-    last = int(match[3] or match[4] or (len(turns) if match[2] else first))
+    if match["up_to"]:
+        first, last = 1, int(match["up_to"])
+    else:
+        first = int(match["first"])
+        end_of_range = int(match["last"]) if match["last"] else len(turns)  # `3-` has no last turn
+        last = end_of_range if match["dash"] else first
     selected = tuple(turn for turn in turns if first <= turn.number <= last)
     if not selected:
         raise ValueError(f"No turn in {selection.strip()}: this session has {count_text(len(turns), 'turn')}.")

@@ -288,7 +288,7 @@ class _SkillWalk:
         top = os.path.realpath(folder.path)
         if self._leaves_project(folder.path, top, folder):
             return
-        if folder.path.is_symlink():
+        if os.path.islink(folder.path):  # noqa: PTH114  # `pathlib` would raise an error for a folder of another user
             self._report_broken_link(folder.path, folder)
         if folder.is_configured and (skill_file := _skill_file_in(folder.path)) is not None:
             yield str(skill_file), os.path.realpath(skill_file)

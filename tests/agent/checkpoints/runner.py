@@ -60,7 +60,7 @@ class CheckpointRunner:
         watch.scan()
         change()
         for difference in watch.differences():
-            self.recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
+            self.recorder.record_observed(difference)
         self.session.append(assistant(Text("ran")))
 
     def undo(self, overwrite: Collection[str] = ()) -> RewindReport:

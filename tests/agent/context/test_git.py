@@ -225,6 +225,15 @@ def test_unreadable_or_invalid_git_file_is_not_a_repository(tmp_path: Path) -> N
     assert git_folder(tmp_path) is None
 
 
+def test_git_folder_that_cannot_be_searched_is_not_a_repository(tmp_path: Path) -> None:
+    """A name that is too long stands for every such error, because permissions do not stop root."""
+    write(tmp_path / ".git", f"gitdir: {'a' * 300}")
+    assert git_folder(tmp_path) is None
+    (tmp_path / ".git").unlink()
+    (tmp_path / ".git").symlink_to("a" * 300)
+    assert git_folder(tmp_path) is None
+
+
 def _trap(base: Path) -> Path:
     return make_executable(base / "trap", f"touch {base / 'sprung'}\ncat")
 

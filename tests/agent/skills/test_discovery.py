@@ -172,6 +172,7 @@ def test_broken_file_leaves_the_others(places: Places) -> None:
 
 def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
     (places.home / ".claude").write_text("a file")
+    (places.root / ".claude").symlink_to("x" * 300)  # it cannot be searched, as a folder of another user
     assert places.find() == discovery.DiscoveredSkills()
 
 
