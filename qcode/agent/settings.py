@@ -164,9 +164,10 @@ def _value(settings: Settings, path: tuple[str, ...]) -> object:
 
 
 def _typed(value: object) -> str:
+    """Return a value as the user would type it: `true`, and `30` for the number 30.0."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value).removesuffix(".0")  # a float as an integer, such as `30`
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def _choices(key: Key) -> tuple[str, ...]:

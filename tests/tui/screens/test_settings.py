@@ -160,6 +160,12 @@ def test_number_in_the_file_is_offered_for_editing_without_rounding(file: Path, 
     assert setting.typed_value == typed
 
 
+def test_text_in_the_file_is_offered_for_editing_unchanged(file: Path) -> None:
+    file.write_text('model = "local/llama-3.0"\n')
+    (setting,) = [found for found in configuring(file).settings() if found.name == "model"]
+    assert setting.typed_value == "local/llama-3.0"
+
+
 def test_all_keys_are_named_on_a_small_screen(file: Path) -> None:
     async def test(run: Running, screen: SettingsScreen) -> None:
         await run.pilot.resize_terminal(40, 20)
