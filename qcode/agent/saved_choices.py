@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qcode.config import state_file
 from qcode.protocol.model import EFFORTS, Effort
-from qcode.text.json import Json, JsonObject
+from qcode.text.json import Json, JsonObject, text_in
 from qcode.values import dataclass
 
 FILE_NAME = "choices.json"
@@ -33,20 +33,17 @@ class Choices:
     @property
     def theme(self) -> str:
         """The theme chosen last, empty if the user chose none."""
-        theme = self._load().get("theme")
-        return theme if isinstance(theme, str) else ""
+        return text_in(self._load().get("theme"))
 
     @property
     def model(self) -> str:
         """The model (`provider/model`) chosen last, empty if the user chose none."""
-        model = self._load().get("model")
-        return model if isinstance(model, str) else ""
+        return text_in(self._load().get("model"))
 
     @property
     def recent_models(self) -> tuple[str, ...]:
         """The models chosen last, the latest first."""
-        recent = self._load().get("models")
-        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
+        return self._texts("models")
 
     @property
     def effort(self) -> Effort | None:
@@ -57,8 +54,7 @@ class Choices:
     @property
     def recent_commands(self) -> tuple[str, ...]:
         """The ids of recently used commands, the latest first."""
-        recent = self._load().get("recent")
-        return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
+        return self._texts("recent")
 
     @property
     def is_set_up(self) -> bool:
@@ -84,6 +80,10 @@ class Choices:
 
     def save_set_up(self) -> None:
         self._save(_SET_UP_KEY, True)
+
+    def _texts(self, name: str) -> tuple[str, ...]:
+        items = self._load().get(name)
+        return tuple(item for item in items if isinstance(item, str)) if isinstance(items, list) else ()
 
     def _load(self) -> JsonObject:
         return state_file.load_json(self.path)

@@ -37,12 +37,25 @@ MAX_KEPT_LENGTHS = 200
 MIN_LENGTHS = 50
 """No first cap is learned from fewer replies than this."""
 
-_COUNTED_MARGIN_FLOOR, _COUNTED_MARGIN_SHARE = 1_024, 0.02
-"""The minimum of the safety margin in tokens, and its share of the window, for a prompt counted by the provider."""
-_ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
-"""The same for a prompt whose size is estimated."""
-_HIT_FLOOR, _HIT_SHARE = 2, 0.005
-"""A reply has hit its cap if it is at most this many tokens, or this share of the cap, away from it."""
+
+@dataclass(frozen=True, slots=True)
+class _Tolerance:
+    """A number of tokens that grows with a larger number, such as the window."""
+
+    min_tokens: int
+    share: float
+    """The share of the larger number."""
+
+    def for_size(self, tokens: int) -> float:
+        return max(self.min_tokens, tokens * self.share)
+
+
+_COUNTED_MARGIN = _Tolerance(1_024, 0.02)
+"""The safety margin in the window for a prompt counted by the provider."""
+_ESTIMATED_MARGIN = _Tolerance(2_048, 0.05)
+"""The safety margin in the window for a prompt whose size is estimated."""
+_HIT_DISTANCE = _Tolerance(2, 0.005)
+"""A reply has hit its cap if it is at most this far away from the cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +181,8 @@ def _usable_window(window: int | None, *, is_counted: bool) -> int:
 
 def margin(window: int | None, *, is_counted: bool) -> int:
     """Return the safety margin: the tokens of the window that stay free, because a prompt's size may be inaccurate."""
-    floor, share = _COUNTED_MARGIN_FLOOR, _COUNTED_MARGIN_SHARE
-    if not is_counted:
-        floor, share = _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE
-    return max(floor, int((window or DEFAULT_CONTEXT_WINDOW) * share))
+    tolerance = _COUNTED_MARGIN if is_counted else _ESTIMATED_MARGIN
+    return int(tolerance.for_size(window or DEFAULT_CONTEXT_WINDOW))
 
 
 def is_at_cap(output_tokens: int | None, cap: int) -> bool:
@@ -181,7 +192,7 @@ def is_at_cap(output_tokens: int | None, cap: int) -> bool:
     """
     if output_tokens is None:
         return False
-    return abs(output_tokens - cap) <= max(_HIT_FLOOR, cap * _HIT_SHARE)
+    return abs(output_tokens - cap) <= _HIT_DISTANCE.for_size(cap)
 
 
 def is_far_below_cap(output_tokens: int | None, cap: int) -> bool:

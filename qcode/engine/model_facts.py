@@ -94,8 +94,10 @@ class KnownModel:
 MIN_LIMIT = 256
 """A smaller number in a message is not a limit in tokens, but for example a status code."""
 
-_MAX_MESSAGE, _MAX_PARAM = 4_000, 200
-"""How many characters of a message, and of the name of a parameter, are searched."""
+_MAX_MESSAGE_CHARS = 4_000
+"""How many characters of a message are searched."""
+_MAX_PARAM_CHARS = 200
+"""How many characters of the name of a parameter are searched."""
 _NUMBER = r"`?(?<!\d)(\d{1,3}(?:[,_]\d{3})++|\d++)`?"
 # All patterns are strings: `re` compiles a pattern at its first search, and most runs never see a refused request.
 _OUTPUT_WORDS = (
@@ -125,8 +127,8 @@ class LearnedLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class _LimitPattern:
-    """A pattern for one wording of a limit."""
+class _Wording:
+    """One wording of a limit, as a pattern."""
 
     kind: Literal["output", "window", "either"]
     pattern: str
@@ -145,9 +147,9 @@ def _wording(
     *,
     prompt: int | None = None,
     is_exclusive: bool = False,
-) -> _LimitPattern:
-    """Return a pattern in which each `#` is a number and a group. For the other parameters see `_LimitPattern`."""
-    return _LimitPattern(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
+) -> _Wording:
+    """Return a pattern in which each `#` is a number and a group. For the other parameters see `_Wording`."""
+    return _Wording(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 
 _WORDINGS = (
@@ -181,14 +183,16 @@ _WORDINGS = (
     _wording("either", r"supports? (?:up to |a maximum of |only )#"),
     _wording("either", r"less than #", is_exclusive=True),
 )
-# A separate number in a message, the size of the prompt, and the size of prompt and reply together.
+# A separate number in a message.
 _DIGITS = r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)"
-_PROMPT = (
+# The size of the prompt.
+_PROMPT_SIZE = (
     rf"(?i){_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"
     rf"|(?:request|prompt|input) (?:has|contains|is) {_NUMBER} (?:input |prompt )?tokens"
     rf"|given: {_NUMBER} `?inputs`? tokens|^request \({_NUMBER} tokens\)"
 )
-_TOTAL = (
+# The size of prompt and output cap together.
+_TOTAL_SIZE = (
     rf"(?i)requested (?:about |a total of )?{_NUMBER} tokens|max_total_tokens \({_NUMBER}\)|\(requested: {_NUMBER}\)"
 )
 
@@ -198,7 +202,8 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
 
     A message that contains the requested output cap, `cap`, is about that cap, even if its words name another limit.
     """
-    message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
+    message = message[:_MAX_MESSAGE_CHARS]
+    param = (param or "")[:_MAX_PARAM_CHARS]
     is_about_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))
     is_about_output = is_about_output or cap in {_number(digits) for digits in re.findall(_DIGITS, message)}
     is_about_window = any(re.search(_WINDOW_WORDS, text) for text in (message, param))
@@ -220,8 +225,10 @@ def learn_limit(message: str, param: str | None = None, *, cap: int | None = Non
             kind = "output" if is_about_output else "window"
         if kind == "output":
             return LearnedLimit(kind, tokens)
-        prompt = _first_number(_PROMPT, message) if wording.prompt is None else _number(match.group(wording.prompt))
-        return LearnedLimit(kind, tokens, prompt, _first_number(_TOTAL, message))
+        prompt = (
+            _first_number(_PROMPT_SIZE, message) if wording.prompt is None else _number(match.group(wording.prompt))
+        )
+        return LearnedLimit(kind, tokens, prompt, _first_number(_TOTAL_SIZE, message))
     return None
 
 

@@ -179,7 +179,7 @@ class Turn:
         self.model = model
         self.settings = settings
         self.phase: TurnPhase = Idle()
-        """The event that the turn waits for."""
+        """The current phase, which says what the turn waits for."""
         self._messages = list(messages)
         self._counter = counter
         self._number = number

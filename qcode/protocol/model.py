@@ -12,8 +12,10 @@ from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-_MAX_LOW_TOKENS, _MAX_MEDIUM_TOKENS = 4_096, 16_384
-"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
+_MAX_LOW_TOKENS = 4_096
+"""The maximum number of thinking tokens that means a low effort."""
+_MAX_MEDIUM_TOKENS = 16_384
+"""The maximum number of thinking tokens that means a medium effort."""
 DEFAULT_MODEL_ALIASES = ("", "default", "inherit")
 """Names that stand for the model selected by the configuration, in flags and in Claude Code's files."""
 

@@ -72,6 +72,7 @@ class FrontMatter:
     body: str
     """The text after the front matter."""
     body_line: int = 1
+    """The line of the file at which the body begins."""
     is_present: bool = False
     """The file begins with front matter; otherwise the whole file is the body."""
     fields: Mapping[str, FrontMatterField] = field(default_factory=lambda: MappingProxyType({}))
@@ -329,7 +330,7 @@ class _Composer:
             event = self._next()
             start = self._start
             value = self._value(event, 1)
-            fields[name] = FrontMatterField(value, _line(key), self._text[start : self._end].strip())
+            fields[name] = FrontMatterField(value, _line_of(key), self._text[start : self._end].strip())
 
     def _value(self, event: Event, depth: int) -> YamlValue:
         yaml = self._yaml
@@ -360,7 +361,7 @@ class _Composer:
         resolved = self._loader.resolve(self._yaml.ScalarNode, event.value, event.implicit)
         if resolved == "tag:yaml.org,2002:str":
             return str(event.value)
-        return Scalar(event.value, resolved == "tag:yaml.org,2002:null")
+        return Scalar(event.value, is_empty=resolved == "tag:yaml.org,2002:null")
 
     def _next(self) -> Event:
         event: Event = self._loader.get_event()
@@ -375,10 +376,10 @@ class _Composer:
         return event
 
     def _refuse(self, event: Event, feature: str) -> NoReturn:
-        raise _error(self._label, _line(event), feature)
+        raise _error(self._label, _line_of(event), feature)
 
 
-def _line(event: Event) -> int:
+def _line_of(event: Event) -> int:
     """Return the line of an event in the file, which has one line before the YAML."""
     assert event.start_mark is not None  # every event of a parsed text has its marks
     return event.start_mark.line + 2

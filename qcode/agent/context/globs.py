@@ -13,8 +13,11 @@ MAX_NODES = 200_000
 MAX_STEPS = 60_000
 """The maximum number of comparisons in one match. A match that needs more comparisons fails."""
 
-_ANY, _IN_NAME, _ONE = "**", "*/", "?/"
-"""Tests of wildcards. The test of a literal is its character, the test of `[...]` is its source."""
+# The tests of wildcards, which no literal and no `[...]` has: the test of a literal is its character, the test of
+# `[...]` is its source.
+_ANY = "**"
+_IN_NAME = "*/"
+_ONE = "?/"
 
 
 class GlobError(ValueError):
@@ -31,7 +34,8 @@ class GlobPattern:
     def matches(self, path: str) -> bool:
         """Return whether the pattern covers `path`, relative to the root of the project."""
         last = len(self.tests) - 1
-        current, steps = self._epsilon_closure({0}), 0
+        current = self._epsilon_closure({0})
+        steps = 0
         for char in path:
             steps += len(current)
             if not current or steps > MAX_STEPS:
@@ -65,14 +69,14 @@ def _matches_char(test: str, char: str) -> bool:
     if len(test) == 1:
         return test == char
     is_negated = test[1] in "!^"
-    body, position = test[2 if is_negated else 1 : -1], 0
+    body = test[2 if is_negated else 1 : -1]
+    position = 0
     while position < len(body):
-        if body[position + 1 : position + 2] == "-" and position + 2 < len(body):
-            is_match, position = body[position] <= char <= body[position + 2], position + 3
-        else:
-            is_match, position = body[position] == char, position + 1
-        if is_match:
+        is_range = body[position + 1 : position + 2] == "-" and position + 2 < len(body)  # not the last `-` of `[a-]`
+        last = body[position + 2] if is_range else body[position]
+        if body[position] <= char <= last:
             return not is_negated
+        position += 3 if is_range else 1
     return is_negated and char != "/"
 
 
@@ -118,7 +122,9 @@ class _Compiler:
 
     def _parse(self) -> list[int]:
         """Read the whole pattern and return the nodes before the end node."""
-        pattern, position, ends = self._pattern, 0, [0]
+        pattern = self._pattern
+        position = 0
+        ends = [0]
         groups: list[tuple[list[int], list[int]]] = []  # of open braces: first nodes, last nodes of branches
         while position < len(pattern):
             char = pattern[position]
@@ -151,7 +157,8 @@ class _Compiler:
                 ends = [self._node("", [*branches, *ends])]
             else:
                 if char == "\\" and position + 1 < len(pattern):
-                    size, char = 2, pattern[position + 1]
+                    size = 2
+                    char = pattern[position + 1]
                 ends = [self._literal(char, ends)]
             position += size
         if groups:

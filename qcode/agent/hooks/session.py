@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
 from qcode.engine.effects import Compact, Confirm, Confirmed
@@ -63,6 +63,8 @@ _CLAUDE_ERROR_NAMES: dict[str, str] = {
     ErrorKind.OVERLOADED: "server_error",
     ErrorKind.SERVER: "server_error",
 }
+_EVENT_BY_STEP: Mapping[Literal["stop", "compact"], str] = {"stop": "Stop", "compact": "PreCompact"}
+"""The event whose hooks confirm a step of a turn."""
 Show = Callable[[TurnEvent], Awaitable[None]]
 
 
@@ -120,11 +122,9 @@ class SessionHooks:
         self.unused: tuple[UnusedHook, ...] = ()  # the configured hooks that do not run
 
     @property
-    def steps_to_confirm(self) -> frozenset[Any]:
+    def steps_to_confirm(self) -> frozenset[Literal["stop", "compact"]]:
         """The steps of a turn that hooks must confirm."""
-        return frozenset(
-            step for step, event in (("stop", "Stop"), ("compact", "PreCompact")) if self.runner.has(event)
-        )
+        return frozenset(step for step, event in _EVENT_BY_STEP.items() if self.runner.has(event))
 
     async def emit(self, event: HookStarted | HookEnded) -> None:
         """Show the user that a slow hook started, or that a hook ended."""
@@ -148,7 +148,8 @@ class SessionHooks:
 
         The file is written when the first hook gets its path, because most turns run no hook.
         """
-        self._transcript, self._transcript_name = None, self._facts().session_id
+        self._transcript = None
+        self._transcript_name = self._facts().session_id
         now = datetime.now(UTC)
         self._unwritten_messages = [(now, message) for message in messages]
 
@@ -230,7 +231,8 @@ class SessionHooks:
         """
         self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
-        self.show, self.prompt_context = queue.put, None
+        self.show = queue.put
+        self.prompt_context = None
         self._prompt_task = task = asyncio.ensure_future(self._run_prompt_hooks(prompt))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -280,7 +282,7 @@ class SessionHooks:
 
     async def confirm(self, request: Confirm) -> Confirmed:
         """Ask the hooks to confirm a step of the conversation's turn."""
-        if not self.runner.has("PreCompact" if request.step == "compact" else "Stop"):
+        if not self.runner.has(_EVENT_BY_STEP[request.step]):
             return Confirmed()
         if request.step == "compact":
             trigger = "manual" if request.is_asked else "auto"
@@ -315,6 +317,7 @@ class SessionHooks:
                 }
                 self.spawn("StopFailure", HookInput(fields, names=(error,)))
             case CompactionStarted(cause=cause):
+                self._cancel_idle_notice()
                 self._compaction_trigger = "manual" if cause == "asked" else "auto"
             case Compacted():
                 fields = {"trigger": self._compaction_trigger, "compact_summary": self._compaction_summary}
@@ -323,6 +326,7 @@ class SessionHooks:
             case _:
                 pass
         if isinstance(event, TurnEnded) and is_attended and self.runner.has("Notification"):
+            self._cancel_idle_notice()
             self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE_TEXT)
 
     def _notify(self, kind: str, message: str) -> None:

@@ -35,6 +35,13 @@ HeadKey: TypeAlias = "tuple[tuple[NumberRange, ...], int | None]"
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 
+SessionEnd: TypeAlias = Literal["closed", "open", "copied"]
+"""Why a call or a reply at the end of a session may be unfinished.
+
+`closed`: the process ended. `open`: a process has the session open, and the call may still run there. `copied`: that
+was so when this copy was made.
+"""
+
 LINK_PREFIX = "link-"
 
 
@@ -323,8 +330,7 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
-        # A process has the session open, or had it open when this copy was made: calls at its end may still run there.
-        self.end: Literal["closed", "open", "copied"] = "closed"
+        self.end: SessionEnd = "closed"
         self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
         # The positions of the events about each compaction, by the key of the head after it.
         self._compaction_events: dict[HeadKey, list[_EventPosition]] = {}

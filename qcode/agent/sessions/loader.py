@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias
 
 from qcode.agent.sessions.file import SessionFileContent
-from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionEnd, SessionHistory, StoredMessage
 from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY
 from qcode.agent.sessions.records import (
     attempts_from_json,
@@ -49,8 +48,6 @@ NOT_RUN_IN_COPY = "not run: the conversation was copied before this call was sta
 STILL_RUNNING = "still running: the result of this call is not stored yet."
 NOT_STARTED = "not started: this call waits for an approval or for another call."
 LOST = "(A message of this conversation could not be loaded.)"
-SessionEnd: TypeAlias = Literal["closed", "open", "copied"]
-"""Why a call or a reply at the end is unfinished: see `SessionHistory.end`."""
 _RESULTS_IF_STARTED: dict[SessionEnd, str] = {
     "closed": INTERRUPTED,
     "open": STILL_RUNNING,
@@ -192,8 +189,7 @@ class _SessionReader:
     def _read_related(self, record: JsonObject) -> None:
         """Read a compaction, or a record that belongs to the latest message.
 
-        An `intent` says that a call is about to run. Its arguments differ from those in the message if the user edited
-        them.
+        A record that needs a message and follows none is ignored.
         """
         history = self.history
         last = history.latest_message
@@ -202,14 +198,7 @@ class _SessionReader:
                 summaries = summaries_from_json(record)
                 history.compact(ranges_from_json(record.get("runs")), summaries)
             case "intent" if last is not None:
-                call_id = str_field(record, "call_id")
-                last.intents.add(call_id)
-                run_arguments = record.get("arguments")
-                call = next((call for call in last.entry.message.calls if call.call_id == call_id), None)
-                if call is not None and isinstance(run_arguments, str):
-                    is_edited = parse_object(run_arguments) != parse_object(call.arguments)
-                    if is_edited:
-                        last.edited_arguments[call_id] = run_arguments
+                _read_intent(last, record)
             case "result":
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
@@ -296,6 +285,18 @@ class _SessionReader:
             yield f"{_count(unknown_outcomes, 'call')} {outcome}"
         if self.history.unfinished is not None:
             yield UNFINISHED
+
+
+def _read_intent(last: StoredMessage, record: JsonObject) -> None:
+    """Read that a call of the message `last` was about to run, perhaps with arguments that the user had edited."""
+    call_id = str_field(record, "call_id")
+    last.intents.add(call_id)
+    run_arguments = record.get("arguments")
+    call = next((call for call in last.entry.message.calls if call.call_id == call_id), None)
+    if call is None or not isinstance(run_arguments, str):
+        return
+    if parse_object(run_arguments) != parse_object(call.arguments):
+        last.edited_arguments[call_id] = run_arguments
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:

@@ -119,7 +119,7 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
     attempts = []
     for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
-            attempts.append(_attempt(_as_object(item)))
+            attempts.append(_attempt_from_json(_as_object(item)))
     return tuple(attempts)
 
 
@@ -157,7 +157,7 @@ def _stored_attempts(record: JsonObject) -> Sequence[AttemptRecord]:
     return StoredAttempts(record["attempts"]) if "attempts" in record else ()
 
 
-def _attempt(value: JsonObject) -> AttemptRecord:
+def _attempt_from_json(value: JsonObject) -> AttemptRecord:
     usage = _as_object(value.get("usage"))
     counts = {name: int_field(usage, name) for name in _USAGE_FIELDS if name in usage}
     kind = str_field(value, "kind")
@@ -303,8 +303,8 @@ def change_from_json(record: JsonObject) -> RecordedChange:
     return RecordedChange(
         int_field(record, "n"),
         str_field(record, "path"),
-        before=_file_state(record, "before"),
-        after=_file_state(record, "after"),
+        before=_state_from_json(record, "before"),
+        after=_state_from_json(record, "after"),
         by="command" if record.get("by") == "command" else "tool",
     )
 
@@ -324,7 +324,7 @@ def move_from_json(record: JsonObject, history: SessionHistory) -> Move:
     to = _as_object(record.get("to"))
     prompt = None if to.get("own") is None else int_field(to, "own")
     after = history.head_of(ranges_from_json(to.get("runs")), prompt)
-    files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
+    files = tuple(_file_move_from_json(_as_object(item)) for item in _list_field(record, "files"))
     changes = tuple(_as_position(item) for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
 
@@ -350,8 +350,8 @@ def _move_kind(record: JsonObject) -> MoveKind:
     return name
 
 
-def _file_move(value: JsonObject) -> FileMove:
-    return FileMove(str_field(value, "path"), _file_state(value, "source"), _file_state(value, "target"))
+def _file_move_from_json(value: JsonObject) -> FileMove:
+    return FileMove(str_field(value, "path"), _state_from_json(value, "source"), _state_from_json(value, "target"))
 
 
 def _state_to_json(state: FileState | None) -> Json:
@@ -361,7 +361,7 @@ def _state_to_json(state: FileState | None) -> Json:
     return row if state.is_kept else {**row, "is_kept": False}
 
 
-def _file_state(record: JsonObject, name: str) -> FileState | None:
+def _state_from_json(record: JsonObject, name: str) -> FileState | None:
     if name not in record:
         raise ValueError(f"{name} is missing")
     if record[name] is None:

@@ -30,7 +30,8 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.sessions.loader import LoadedSession, SessionEnd
+    from qcode.agent.sessions.history import SessionEnd
+    from qcode.agent.sessions.loader import LoadedSession
 
 _SLUG_LENGTH = 48
 
@@ -420,7 +421,9 @@ def _partial_file(path: Path) -> Path:
 def summarize(path: Path) -> SessionSummary | None:
     """Return the summary of a session file, or None if it cannot be read."""
     facts: dict[str, str] = {}
-    messages, first_prompt, is_after_first_prompt = 0, "", False
+    messages = 0
+    first_prompt = ""
+    is_after_first_prompt = False
     try:
         with path.open("rb") as stream:
             for line in stream:

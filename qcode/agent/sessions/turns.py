@@ -16,13 +16,12 @@ from itertools import takewhile
 from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, state_text, verb
 from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory, StoredMessage, is_a_prompt
+from qcode.agent.sessions.history import HistoryEntry, SessionEnd, SessionHistory, StoredMessage, is_a_prompt
 from qcode.agent.sessions.loader import (
     NEVER_RUN,
     NOT_RUN_IN_COPY,
     NOT_STARTED,
     STILL_RUNNING,
-    SessionEnd,
     assemble,
 )
 from qcode.agent.sessions.records import redact_message

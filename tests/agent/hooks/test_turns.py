@@ -29,6 +29,7 @@ from qcode import (
     UsageError,
 )
 from qcode.agent.hooks.events import Hook
+from qcode.agent.hooks.session import IDLE_S
 from qcode.agent.trust import TrustStore, files_in_use
 from qcode.testing import Call, Reply, Scripted, Truncated
 
@@ -740,6 +741,36 @@ def test_idle_user_is_not_notified_early_or_in_an_unattended_run(
     assert play(tmp_path, ["one"], {"Notification": None}, decide=lambda _: Allow()).seen == []
     monkeypatch.setattr("qcode.agent.hooks.session.IDLE_S", 0.0)
     assert play(tmp_path, ["one"], {"Notification": None}).seen == []
+
+
+def test_compaction_after_a_turn_replaces_the_timer_of_the_idle_notification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_answer(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:
+        return {}
+
+    async def allow(approval: Approval) -> Decision:
+        return Allow()
+
+    async def are_cancelled() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+        idle_timers: list[asyncio.TimerHandle] = []
+
+        def recorded(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            timer = call_later(delay, *arguments, **options)
+            if delay == IDLE_S:
+                idle_timers.append(timer)
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", recorded)
+        options = Options(cwd=tmp_path, model=Scripted(["One."]), trust=True)
+        async with Agent.open(options, approve=allow, hooks={"Notification": [Hook("", no_answer)]}) as agent:
+            await agent.run("go")
+            [event async for event in agent.conversation.compact()]
+            return [timer.cancelled() for timer in idle_timers]
+
+    assert asyncio.run(are_cancelled()) == [True, False]
 
 
 def test_hooks_of_claude_code_in_a_project_need_trust(tmp_path: Path) -> None:
