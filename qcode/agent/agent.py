@@ -494,7 +494,8 @@ class Opening:
         import asyncio  # takes longer to load than this module
         from threading import Lock
 
-        lock, is_abandoned = Lock(), False
+        lock = Lock()
+        is_abandoned = False
         opened: list[Agent] = []
 
         def begin() -> Agent:

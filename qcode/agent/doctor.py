@@ -80,7 +80,7 @@ def report(
         "sandbox": [_sandbox(context)],
         "programs": list(_programs(context)),
         "checks after edits": list(_after_edit(context)),
-        "terminal": list(_terminal(context, is_in_app)),
+        "terminal": list(_terminal(context, is_in_app=is_in_app)),
         "learned limits": [Finding("", line) for line in learned],
     }
 
@@ -127,20 +127,19 @@ def _installation() -> Iterator[Finding]:
     yield Finding("catalog", f"{catalog_source()} (limits and prices of models)")
 
 
-def _terminal(context: RunContext, is_in_app: bool) -> Iterator[Finding]:
+def _terminal(context: RunContext, *, is_in_app: bool) -> Iterator[Finding]:
     # The app has replaced `sys.stdout`.
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
         yield Finding("output", "standard output is not a terminal: qcode runs in pipe mode here")
     encoding = (output.encoding if output is not None else "") or "unknown"
-    size = _terminal_size(is_terminal)
+    size = _terminal_size() if is_terminal else None
     yield from terminal_findings(Terminal(context.env, encoding, size, context.settings.ui.mouse))
 
 
-def _terminal_size(is_terminal: bool) -> tuple[int, int] | None:
-    if not is_terminal:
-        return None
+def _terminal_size() -> tuple[int, int] | None:
+    """Return the columns and rows of the terminal, None if they are unknown."""
     for descriptor in (1, 0, 2):
         try:
             size = os.get_terminal_size(descriptor)

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qcode.engine.effects import (
     Append,
@@ -132,8 +132,11 @@ class _OpenRequest:
         self.task: asyncio.Task[None] | None = None
 
 
-_RequestInput: TypeAlias = tuple[_OpenRequest, Input]
-"""An input with the request that caused it. The input is dropped if that request was stopped meanwhile."""
+class _RequestInput(NamedTuple):  # half as expensive as a dataclass, and there is one for each delta
+    """An input with the request that caused it. The input is dropped if that request was stopped meanwhile."""
+
+    request: _OpenRequest
+    incoming: Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +275,10 @@ class Driver:
         """Wait for the next input, and skip inputs of a request that was stopped."""
         while True:
             queued = await self._inputs.get()
-            if not isinstance(queued, tuple):
+            if not isinstance(queued, _RequestInput):
                 return queued
-            open_request, incoming = queued
-            if open_request is self._open_request:
-                return incoming
+            if queued.request is self._open_request:
+                return queued.incoming
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -292,7 +294,8 @@ class Driver:
                 self._services.record_intent(effect.call)
                 self._start_task(self._run_tool(effect))
             case AskApproval():
-                call_id, earlier = effect.call.call_id, tuple(self._judging.values())
+                call_id = effect.call.call_id
+                earlier = tuple(self._judging.values())
                 self._judging[call_id] = self._start_task(self._judge(effect, earlier))
                 self._judging[call_id].add_done_callback(lambda _: self._judging.pop(call_id, None))
             case Confirm():
@@ -320,19 +323,20 @@ class Driver:
 
     async def _receive(self, open_request: _OpenRequest, provider: Provider, request: ModelRequest) -> None:
         """Queue the events of a reply, each with its request: see `_next_queued`."""
-        is_ended, open_request.is_sent = False, True
+        is_ended = False
+        open_request.is_sent = True
         try:
             async for event in provider.stream(request):
                 is_ended = isinstance(event, ReplyEnded)
-                await self._inputs.put((open_request, event))
+                await self._inputs.put(_RequestInput(open_request, event))
             if not is_ended:
                 raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without a stop reason")
         except ProviderError as error:
             explained = await self._services.explain(error)
-            await self._inputs.put((open_request, ReplyFailed(explained, self._random_fraction())))
+            await self._inputs.put(_RequestInput(open_request, ReplyFailed(explained, self._random_fraction())))
         except Exception as error:  # noqa: BLE001 - a bug in a provider ends the turn, not the app
             internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
-            await self._inputs.put((open_request, ReplyFailed(internal, self._random_fraction())))
+            await self._inputs.put(_RequestInput(open_request, ReplyFailed(internal, self._random_fraction())))
 
     async def _run_tool(self, effect: RunTool) -> None:
         call_id = effect.call.call_id

@@ -270,7 +270,9 @@ def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
     """
     rules: list[str] = []
     for text in texts:
-        depth, start, quote = 0, 0, ""
+        depth = 0
+        start = 0
+        quote = ""
         for index, char in enumerate(text):
             if quote:
                 quote = "" if char == quote else quote

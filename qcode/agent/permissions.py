@@ -484,18 +484,19 @@ def _probes(context: RunContext, search_path: str, project_folders: tuple[Path, 
     """
 
     @cache
-    def syntax() -> Callable[[str], str]:
+    def bash_syntax() -> Callable[[str], str]:
         from qcode.safety.launcher import BashSyntax
 
         return BashSyntax(search_path, project_folders)
 
     @cache
-    def repository() -> Callable[[], Repository]:
+    def repository_probe() -> Callable[[], Repository]:
         from qcode.safety.git_repository import RepositoryProbe
 
         return RepositoryProbe(context.folder, context.env, project_folders)
 
-    return Probes(lambda command: syntax()(command), lambda: repository()())
+    # The inner call creates the probe, once; the outer call runs it.
+    return Probes(lambda command: bash_syntax()(command), lambda: repository_probe()())
 
 
 def configured_rules(settings: Settings) -> Rules:

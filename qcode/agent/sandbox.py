@@ -61,7 +61,9 @@ class SessionSandbox:
             if not self._is_detected:
                 from qcode.safety.sandbox.detection import find_sandbox
 
-                self._sandbox, self._is_detected = (self._find or find_sandbox)(), True
+                find = self._find or find_sandbox
+                self._sandbox = find()
+                self._is_detected = True
             return self._sandbox
 
     @property
@@ -136,7 +138,9 @@ class SessionSandbox:
         """Replace the added folders, in which commands may work as in the root."""
         with self._lock:
             self._scope = replace(self._scope, added_folders=added)
-            self._roots, self._index, self._view = self._scope.roots, None, None
+            self._roots = self._scope.roots
+            self._index = None
+            self._view = None
 
     def masked_names(self) -> frozenset[str]:
         """Return the names of the files that read as empty at the level `read-only`."""

@@ -379,9 +379,18 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
     return replace(block, content=omit_middle(block.content, limit))
 
 
+@dataclass(frozen=True, slots=True)
+class _LoadedSkill:
+    """A skill that was loaded in a conversation."""
+
+    name: str
+    text: str
+    """The text with its `<skill>` tag."""
+
+
 def _is_skill(block: Block, kept_skills: set[str]) -> bool:
     """Return whether a result is a loaded skill that must not be shortened."""
-    return isinstance(block, ToolResult) and any(skill in kept_skills for _, skill in _skills_of(block))
+    return isinstance(block, ToolResult) and any(skill.text in kept_skills for skill in _skills_of(block))
 
 
 def skills_to_keep(split: SplitTranscript) -> list[str]:
@@ -390,12 +399,13 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
     A skill that the last turns contain is left out, because those turns stay.
     """
     by_name: dict[str, str] = {}
-    for name, text in (skill for message in split.old_messages for skill in _skills_in(message)):
-        by_name.pop(name, None)
-        by_name[name] = omit_middle(text, _MAX_SKILL_CHARS)
+    for message in split.old_messages:
+        for skill in _skills_in(message):
+            by_name.pop(skill.name, None)  # a skill that was loaded again is the latest one
+            by_name[skill.name] = omit_middle(skill.text, _MAX_SKILL_CHARS)
     for message in split.messages[split.tail_start :]:
-        for name, _ in _skills_in(message):
-            by_name.pop(name, None)
+        for skill in _skills_in(message):
+            by_name.pop(skill.name, None)
     remaining_chars = min(_MAX_SKILLS_CHARS, int(split.window * TAIL_SHARE) * BYTES_PER_TOKEN)
     skills: list[str] = []
     for text in reversed(by_name.values()):
@@ -406,14 +416,14 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
     return skills[::-1]
 
 
-def _skills_in(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each skill that the model loaded, the user typed, or a summary contains."""
+def _skills_in(message: Message) -> Iterator[_LoadedSkill]:
+    """Yield each skill that the model loaded, the user typed, or a summary contains."""
     for block in message.blocks:
         yield from _skills_of(block, is_user=message.role == "user")
 
 
-def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the name and text of each `<skill name="…">` in a block that may contain skills."""
+def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[_LoadedSkill]:
+    """Yield each `<skill name="…">` in a block that may contain skills."""
     if isinstance(block, ToolResult) and block.name == SKILL_TOOL and not block.is_error:
         text = block.content
     elif isinstance(block, Text) and is_user:
@@ -424,7 +434,7 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
     while start >= 0 and (end := text.find(_SKILL_CLOSE, start)) >= 0:
         skill = text[start : end + len(_SKILL_CLOSE)]
         name, _, _ = skill.removeprefix(_SKILL_OPEN).partition('"')
-        yield name, skill
+        yield _LoadedSkill(name, skill)
         start = text.find(_SKILL_OPEN, end)
 
 

@@ -18,10 +18,11 @@ INLINE = ModelFacts(has_inline_thinking=True)
 def split(message: str, size: int) -> tuple[str, str]:
     """Return the reasoning and the text of `message`, fed in pieces of `size` characters."""
     filtered = InlineThinking()
-    pieces = [piece for at in range(0, len(message), size) for piece in filtered.feed(message[at : at + size])]
-    pieces += filtered.flush()
-    assert all(piece for _, piece in pieces)
-    return tuple("".join(piece for kind, piece in pieces if kind == expected) for expected in ("reasoning", "text"))  # type: ignore[return-value]  # two kinds
+    segments = [segment for at in range(0, len(message), size) for segment in filtered.feed(message[at : at + size])]
+    segments += filtered.flush()
+    assert all(segment.text for segment in segments)
+    reasoning, answer = ([part.text for part in segments if part.kind == kind] for kind in ("reasoning", "text"))
+    return "".join(reasoning), "".join(answer)
 
 
 ROWS = [

@@ -252,7 +252,9 @@ class _Comparison:
     """
 
     def __init__(self, before: str, after: str, current: str) -> None:
-        self.old, self.new, self.current = before.split("\n"), after.split("\n"), current.split("\n")
+        self.old = before.split("\n")
+        self.new = after.split("\n")
+        self.current = current.split("\n")
         grouped = line_matcher(self.old, self.new).get_grouped_opcodes(3)
         self.groups: list[list[_Opcode]] = [
             [opcode for opcode in (_Opcode(*values) for values in group) if opcode.tag != "equal"] for group in grouped
@@ -292,7 +294,8 @@ def remove_hunks(before: str, after: str, current: str, hunk: int | None, count:
     since.
     """
     comparison = _Comparison(before, after, current)
-    groups, lines = comparison.groups, comparison.current
+    groups = comparison.groups
+    lines = list(comparison.current)
     if hunk is not None and (hunk >= count or count != len(groups)):
         raise ConflictError("this hunk cannot be undone alone")
     chosen = groups if hunk is None else [groups[hunk]]

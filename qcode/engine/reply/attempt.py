@@ -13,8 +13,7 @@ from qcode.engine.effects import Emit
 from qcode.engine.reply.assembler import Assembler, BlockDraft
 from qcode.engine.reply.repetition import RepetitionDetector
 from qcode.engine.reply.seam import Seam
-from qcode.protocol.events import AttemptKind, ToolCallProgress
-from qcode.protocol.events import AttemptRecord as AttemptRecord
+from qcode.protocol.events import AttemptKind, AttemptRecord, ToolCallProgress
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     ReasoningDelta,
@@ -27,6 +26,7 @@ from qcode.protocol.reply import (
 )
 from qcode.protocol.tools import ToolSpec
 from qcode.text import fences
+from qcode.values import dataclass
 
 Emits: TypeAlias = list[Emit]
 
@@ -160,11 +160,12 @@ class Attempt:
     def _process_segments(self, block: int, segments: list[TextSegment]) -> Emits:
         """Process text and inline reasoning in order; reasoning becomes a separate block before the text."""
         emits: Emits = []
-        for kind, text in segments:
-            if kind == "text":
-                emits += self._filter_text(TextDelta(block, text))
+        for segment in segments:
+            if segment.kind == "text":
+                emits += self._filter_text(TextDelta(block, segment.text))
                 continue
-            thought = ReasoningDelta(-1 - block, text)
+            # Negative, because the numbers from 0 on are those of the provider's blocks.
+            thought = ReasoningDelta(-1 - block, segment.text)
             self.assembler.add(thought)
             emits += self._show_reasoning(thought)
         if self._thinking is not None and self._thinking.is_settled:
@@ -233,10 +234,16 @@ def _open_fence(reply_drafts: list[BlockDraft]) -> str | None:
     return fence.marker if fence is not None else None
 
 
-SegmentKind: TypeAlias = Literal["text", "reasoning"]
-TextSegment: TypeAlias = tuple[SegmentKind, str]
+_OPEN = "<think>"
+_CLOSE = "</think>"
 
-_OPEN, _CLOSE = "<think>", "</think>"
+
+@dataclass(frozen=True, slots=True)
+class TextSegment:
+    """A part of a text: reasoning in a tag, or the text itself."""
+
+    kind: Literal["text", "reasoning"]
+    text: str
 
 
 class InlineThinking:
@@ -274,7 +281,8 @@ class InlineThinking:
                     return []
                 self._state = "text"
                 return _to_segments("text", pending)
-            self._state, pending = "thinking", stripped[len(_OPEN) :]
+            self._state = "thinking"
+            pending = stripped[len(_OPEN) :]
         if self._state == "thinking":
             thought, tag, after_thought = pending.partition(_CLOSE)
             if not tag:
@@ -282,7 +290,8 @@ class InlineThinking:
                 self._held_text = pending[len(pending) - undecided :]
                 return _to_segments("reasoning", pending[: len(pending) - undecided])
             segments += _to_segments("reasoning", thought)
-            self._state, pending = "after", after_thought
+            self._state = "after"
+            pending = after_thought
         if self._state == "after":
             pending = pending.lstrip()
             if pending:
@@ -301,8 +310,8 @@ class InlineThinking:
         return blanks
 
 
-def _to_segments(kind: SegmentKind, text: str) -> list[TextSegment]:
-    return [(kind, text)] if text else []
+def _to_segments(kind: Literal["text", "reasoning"], text: str) -> list[TextSegment]:
+    return [TextSegment(kind, text)] if text else []
 
 
 def _partial_tag_length(text: str) -> int:

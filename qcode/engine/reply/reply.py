@@ -80,7 +80,8 @@ class Reply:
         self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger, *, turn: int, step: int
     ) -> None:
         self._state = ReplyState(plan, model, counter, ledger)
-        self._turn_and_step = (turn, step)
+        self._turn = turn
+        self._step = step
 
     def __repr__(self) -> str:
         return f"Reply({self.phase!r})"
@@ -207,7 +208,7 @@ class Reply:
         state.counter.record(attempt.request, usage.input, usage.output)
         model = state.model
         effects: list[Effect] = [
-            Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._turn_and_step))
+            Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, self._turn, self._step))
         ]
         shape = attempt.assembler.shape(attempt.request.max_tokens, has_earlier_text=bool(state.text.strip()))
         if attempt.completes_call and not _is_stopped(shape):
@@ -242,7 +243,8 @@ class Reply:
 
     def _learn_silent_cap(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Learn that the host truncates far below the cap, if the escalated attempt was hardly longer."""
-        superseded, tokens = self._state.superseded, shape.output_tokens
+        superseded = self._state.superseded
+        tokens = shape.output_tokens
         before = superseded.attempt.assembler.usage.output if superseded else None
         if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
             return []
@@ -384,10 +386,10 @@ class Reply:
         state.absorb(attempt)
         state.continuations += 1
         state.attempt_count += 1
-        index, tokens, tokens_left = state.continuations, state.kept_tokens, state.caps.total_tokens - state.kept_tokens
+        tokens_left = state.caps.total_tokens - state.kept_tokens
         return [
-            Emit(Retry(is_continuation=True, reason="max_tokens", attempt=index, max_tokens=cap)),
-            Emit(ContinuationAttempt(index, tokens, len(state.text), tokens_left)),
+            Emit(Retry(is_continuation=True, reason="max_tokens", attempt=state.continuations, max_tokens=cap)),
+            Emit(ContinuationAttempt(state.continuations, state.kept_tokens, len(state.text), tokens_left)),
             *state.send_continuation(cap, "continuations", is_broken=False),
         ]
 
@@ -472,7 +474,8 @@ class Reply:
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """End a reply that has nothing usable."""
         state = self._state
-        raw, can_raise_cap = shape.raw_stop or "none given", state.can_raise_cap
+        raw = shape.raw_stop or "none given"
+        can_raise_cap = state.can_raise_cap
         match decision.cause:
             case "empty":
                 return self._fail_truncated(shape, describe_empty(state.records, can_raise_cap=can_raise_cap))

@@ -36,6 +36,7 @@ from qcode.engine.reply.seam import Seam
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AttemptKind,
+    AttemptRecord,
     ContinuationTerminated,
     Notice,
     PartialRestored,
@@ -43,7 +44,6 @@ from qcode.protocol.events import (
     RequestCause,
     Retry,
 )
-from qcode.protocol.events import AttemptRecord as AttemptRecord
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Limit, StopReason, WebSearched
@@ -63,6 +63,15 @@ class SupersededAttempt:
     text: str
     output_tokens: int
     """The output tokens of the attempt, as reported or counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AttemptSearch:
+    """A search of the host during an attempt."""
+
+    record_index: int
+    """The index of the attempt in `ReplyState.records`."""
+    search: WebSearched
 
 
 class ReplyState:
@@ -86,8 +95,8 @@ class ReplyState:
         """Front ends removed the text of the superseded attempt; `PartialRestored` shows it again if it is restored."""
         self.records: list[AttemptRecord] = []
         """A record of each attempt that ended or failed, in order."""
-        self.searches: list[tuple[int, WebSearched]] = []
-        """The searches of the host, each with the index of its attempt in `records`."""
+        self.searches: list[_AttemptSearch] = []
+        """The searches of the host in all attempts."""
         self.kept_tokens = 0
         """The output tokens of the attempts whose blocks are in `reply_drafts`."""
         self.attempt_count = 1
@@ -133,7 +142,9 @@ class ReplyState:
 
     def switch_model(self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> None:
         """Continue the reply with another model, at the price of that model."""
-        self.plan, self.model, self.counter = plan, model, counter
+        self.plan = plan
+        self.model = model
+        self.counter = counter
         self.tools = plan.tools_by_name
         self.caps = self._plan_caps()
         self.has_escalated = False
@@ -143,7 +154,8 @@ class ReplyState:
 
     def mark_cut(self, raw_stop: str) -> None:
         """Record that an output limit truncated an attempt."""
-        self.was_cut, self.cut_raw_stop = True, raw_stop
+        self.was_cut = True
+        self.cut_raw_stop = raw_stop
 
     @property
     def is_affordable(self) -> bool:
@@ -187,7 +199,7 @@ class ReplyState:
             is_broken=is_broken,
             is_retry=cause == "retries",
             has_inline_thinking=self.model.facts.has_inline_thinking,
-            model=f"{self.model.provider}/{self.model.name}",
+            model=self.model.title,
         )
         self.phase = Streaming(attempt, cause)
         return [SendRequest(request)]
@@ -213,7 +225,7 @@ class ReplyState:
         self.ledger.add(attempt.model, usage, estimate, is_unused=not attempt.has_begun)
         attempt.record_index = len(self.records)
         self.records.append(attempt.record(stop))
-        self.searches += [(attempt.record_index, search) for search in attempt.searches]
+        self.searches += [_AttemptSearch(attempt.record_index, search) for search in attempt.searches]
 
     def reset_failures(self) -> None:
         """Forget the consecutive failures and the limits learned from them."""
@@ -320,7 +332,8 @@ class ReplyState:
 
         It would not at the model's own limit, if the context window lowered the cap, or if the host ignores the cap.
         """
-        cap, limit = max((record.max_tokens for record in self.records), default=0), self.model.output_limit
+        cap = max((record.max_tokens for record in self.records), default=0)
+        limit = self.model.output_limit
         is_planned = cap in (self.caps.first, self.caps.escalation, self.caps.continuation)
         return is_planned and not self.model.host.is_silently_capped and (limit is None or cap < limit)
 
@@ -354,8 +367,8 @@ class ReplyState:
             ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next_request)
         )
         # The searches of a discarded attempt disappear with its text.
-        searches = [search for index, search in self.searches if not self.records[index].is_discarded]
-        effects: list[Effect] = [Emit(search) for search in searches]
+        kept_searches = [item.search for item in self.searches if not self.records[item.record_index].is_discarded]
+        effects: list[Effect] = [Emit(search) for search in kept_searches]
         if self.was_cut:
             effects.append(Emit(ContinuationTerminated(termination)))
         records = tuple(self.records)
@@ -447,7 +460,8 @@ def describe_repetition(*, has_text: bool) -> str:
 
 def describe_full_window(prompt: PromptSize, window: int | None) -> str:
     """Return the message for a prompt that fills the context window."""
-    size, needs = window or DEFAULT_CONTEXT_WINDOW, ""
+    size = window or DEFAULT_CONTEXT_WINDOW
+    needs = ""
     if prompt.tokens < size:
         margin = caps.margin(window, is_counted=prompt.is_counted)
         needs = f" ({margin:,} are a safety margin, and a reply needs {caps.MIN_USEFUL_OUTPUT:,})"
