@@ -132,7 +132,7 @@ class _OpenRequest:
         self.task: asyncio.Task[None] | None = None
 
 
-class _RequestInput(NamedTuple):  # half as expensive as a dataclass, and there is one for each delta
+class _RequestInput(NamedTuple):  # cheaper than a dataclass, and there is one for each delta
     """An input with the request that caused it. The input is dropped if that request was stopped meanwhile."""
 
     request: _OpenRequest

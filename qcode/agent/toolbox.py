@@ -72,7 +72,7 @@ class Toolbox:
 
     subagent_tool: SubagentTool | None
     """The tool that starts sub-agents; the conversation runs them."""
-    servers: Servers | None
+    servers: Servers | None = None
     """The tool servers of the session."""
     edit_checks: EditChecks | None
     """The formatter, checks and tests that follow edits."""
@@ -96,6 +96,8 @@ class Toolbox:
     """Returns the instructions of the folders whose files are used."""
     _shell_variables: Callable[[str], Mapping[str, str]]
     """Returns further environment variables of a command."""
+    _server_mentions: ServerMentions | None = None
+    """Reads the resources of tool servers that a prompt mentions; None without servers."""
 
     def __init__(
         self,
@@ -143,8 +145,6 @@ class Toolbox:
         self._shell_variables = shell_variables
         self.transcript = lambda: ()
         self.output_columns = lambda: None
-        self._server_mentions: ServerMentions | None = None
-        self.servers = None
         if servers is not None:
             self.use_servers(servers)
 

@@ -52,6 +52,7 @@ Where to look:
     reply/assembler   the kind of reply that an attempt was, and whether its calls are complete
     reply/attempt     the part of a stream that is shown, its block numbers, inline thinking
     reply/seam        removal of repeated text at the start of a continuation
+    reply/lead_in     words such as "Continuing from where I left off:" at that start
     reply/repetition  detection of a model that repeats itself
     reply/requests    the exact requests; their texts for the model are in `synthetic`
     caps, counting    output caps, and the size of a prompt

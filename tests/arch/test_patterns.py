@@ -25,7 +25,7 @@ TEXTS, SAMPLED_TEXTS = 40, 4
 """Hostile texts of each pattern, in the broad run and in the quick one."""
 
 BOUNDED = {
-    "qcode.engine.reply.seam._LEAD_IN": "matched at one place, in the first hundred characters",
+    "qcode.engine.reply.lead_in._LEAD_IN": "matched at one place, in the first hundred characters",
     "qcode.providers.demo.edits._REPLACE": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scene._FILE": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scenarios._COMMAND": "searched in the last 2,000 characters of a prompt",

@@ -7,12 +7,11 @@ modules see only the filtered text, so the shown, the stored and the classified 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.engine.effects import Emit
 from qcode.engine.reply.assembler import Assembler, BlockDraft
 from qcode.engine.reply.repetition import RepetitionDetector
-from qcode.engine.reply.seam import Seam
 from qcode.protocol.events import AttemptKind, AttemptRecord, ToolCallProgress
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
@@ -27,6 +26,9 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.text import fences
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.engine.reply.seam import Seam
 
 Emits: TypeAlias = list[Emit]
 

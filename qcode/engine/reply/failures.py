@@ -44,7 +44,6 @@ from qcode.engine.reply.retries import (
     delay_before_retry,
     may_fall_back,
 )
-from qcode.engine.reply.seam import Seam
 from qcode.engine.reply.state import ReplyState, describe_cut, describe_full_window
 from qcode.engine.transcript import RefusedPart, refused_part, refuses_all_images, without_part
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
@@ -523,6 +522,8 @@ def argument_requests_left(state: ReplyState, attempt: Attempt) -> int:
 
 def ask_for_arguments(state: ReplyState) -> list[Effect]:
     """Request the remaining arguments of the truncated call in `reply_drafts`."""
+    from qcode.engine.reply.seam import Seam
+
     call = _cut_call(state)
     cap = state.caps.continuation
     request = requests.arguments_request(state.plan, state.model, state.reply_drafts, call, call.text, cap)

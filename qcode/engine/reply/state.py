@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from qcode.engine import caps
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
@@ -32,7 +33,6 @@ from qcode.engine.reply.phase import (
 )
 from qcode.engine.reply.recovery import Termination
 from qcode.engine.reply.requests import ReplyPlan, stored_blocks, stored_call, text_of
-from qcode.engine.reply.seam import Seam
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AttemptKind,
@@ -50,6 +50,9 @@ from qcode.protocol.reply import Limit, StopReason, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.engine.reply.seam import Seam
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,11 @@ class ReplyState:
         """Request the continuation of the reply. With prefill the host continues exactly, so no seam is needed."""
         self.reply_drafts = without_trailing_reasoning(self.reply_drafts)
         request = requests.continuation_request(self.plan, self.model, self.reply_drafts, cap, is_broken=is_broken)
-        seam = None if request.is_prefill else Seam(text_of(self.reply_drafts))
+        if request.is_prefill:
+            return self.send("continuation", request, cause, is_broken=is_broken)
+        from qcode.engine.reply.seam import Seam
+
+        seam = Seam(text_of(self.reply_drafts))
         return self.send("continuation", request, cause, seam=seam, is_broken=is_broken)
 
     def send_again(self, attempt: Attempt, cap: int, request: ModelRequest | None = None) -> list[Effect]:
