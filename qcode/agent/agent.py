@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.skill import Skill
     from qcode.agent.toolbox import Toolbox
-    from qcode.agent.trust import TrustService
+    from qcode.agent.trust.service import TrustService
     from qcode.config.definitions import CustomCommands
     from qcode.protocol.approvals import Approval, Decision, TurnPrompt
     from qcode.protocol.events import Notice
@@ -259,7 +259,7 @@ class Agent:
 
     @cached_property
     def trust(self) -> TrustService:
-        from qcode.agent.trust import TrustService
+        from qcode.agent.trust.service import TrustService
 
         conversation, context = self.conversation, self.context
         return TrustService(

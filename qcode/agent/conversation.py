@@ -27,7 +27,7 @@ from qcode.agent.sessions.shown import typed_prompt
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import BackgroundCalls, Toolbox
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.agent.usage import EarlierTurns, RecoveryMetrics, TurnUsage, turn_usage
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages

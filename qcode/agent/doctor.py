@@ -20,7 +20,7 @@ from qcode import __version__
 from qcode.agent.keys.connect import credential_rows
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import RunContext
-from qcode.agent.trust import TrustStore, why_restricted
+from qcode.agent.trust.store import TrustStore, why_restricted
 from qcode.config.paths import exists_or_unknown
 from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import QcodeError

@@ -484,7 +484,7 @@ def _folder(cwd: PathText | None) -> Path:
 def _is_trusted(options: Options, folder: Path, root: Path, state_dir: Path) -> bool:
     if options.trust:
         return True
-    from qcode.agent.trust import TrustStore  # loads late, to answer the first message of an editor sooner
+    from qcode.agent.trust.store import TrustStore  # loads late, to answer the first message of an editor sooner
 
     return TrustStore(state_dir, folder).is_trusted(root)
 

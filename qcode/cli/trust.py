@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, save_trust, why_restricted
+from qcode.agent.trust.store import TrustStatus, TrustStore, save_trust, why_restricted
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask, ask_choice, working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
@@ -96,6 +96,8 @@ def run_trust(arguments: Sequence[str]) -> int:
 
 
 def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
+    from qcode.agent.trust.service import files_in_use  # not needed by a run in pipe mode
+
     yield f"{visible(str(root))}: {_STATES[status.kind]}"
     files = list(files_in_use(folder, root, status))
     if not files:
@@ -109,6 +111,8 @@ def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str
 
 
 def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
+    from qcode.agent.trust.service import files_in_use  # not needed by a run in pipe mode
+
     return {
         "folder": str(root),
         "state": status.kind,
@@ -214,6 +218,8 @@ def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequenc
 
 def _question(folder: Path, root: Path, status: TrustStatus) -> TrustQuestion | None:
     """Return the question about a folder, None if it contains no files that need trust."""
+    from qcode.agent.trust.service import files_in_use  # not needed by a run in pipe mode
+
     label = visible(str(root))
     if status.kind == "changed":
         facts = _CHANGES.format(folder=label, changes=indented(status.differences()))

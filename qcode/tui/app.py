@@ -297,7 +297,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.app_resume_signal.subscribe(self, lambda _: self.terminal_title.write_title())
         self.widgets.transcript.add_welcome(self.welcome.lines())
         if not self.context.is_trusted:
-            from qcode.agent.trust import RESTRICTED_NOTICE
+            from qcode.agent.trust.service import RESTRICTED_NOTICE
 
             self.widgets.transcript.add_notice("info", RESTRICTED_NOTICE)
         self.widgets.prompt.focus()
@@ -415,7 +415,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
         if conversation.mode == "bypass" and self.agent.trust.is_trusted:
             transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
-        from qcode.agent.trust import RESTRICTED_NOTICE
+        from qcode.agent.trust.service import RESTRICTED_NOTICE
 
         for notice in notices:
             if notice.text != RESTRICTED_NOTICE:  # shown by the first paint

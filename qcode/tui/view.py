@@ -19,7 +19,7 @@ from textual.screen import Screen
 from qcode.agent.context.attachments import attachment_line
 from qcode.agent.sessions.shown import precedes_prompt
 from qcode.agent.settings import Setting
-from qcode.agent.trust import RESTRICTED_NOTICE
+from qcode.agent.trust.service import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.messages import Text

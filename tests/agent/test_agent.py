@@ -18,7 +18,7 @@ from qcode.agent.models.client import facts_of
 from qcode.agent.models.selection import select_model
 from qcode.agent.options import RunContext
 from qcode.agent.sandbox import SessionSandbox
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli import context as cli_context
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context

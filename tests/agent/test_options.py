@@ -8,7 +8,7 @@ import pytest
 
 from qcode.agent.agent import Agent
 from qcode.agent.options import Options, RunContext
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.protocol.errors import InputError, QcodeError, UsageError
 from qcode.protocol.events import TurnEnded
 from tests.fakes.scripted import ScriptedProvider, text_reply

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import TooLargeToPin, TrustStore, files_in_use
+from qcode.agent.trust.service import files_in_use
+from qcode.agent.trust.store import TooLargeToPin, TrustStore
 
 
 @pytest.fixture
@@ -222,7 +223,7 @@ def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root:
 def test_folder_with_too_much_to_pin_is_never_trusted(
     limit: str, value: int, store: TrustStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"qcode.agent.trust.{limit}", value)
+    monkeypatch.setattr(f"qcode.agent.trust.store.{limit}", value)
     store.remember(root)
     put(root, ".qcode/commands/go.toml", "x" * 600)
     put(root, ".claude/skills/x/SKILL.md", "x" * 600)

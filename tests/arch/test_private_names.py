@@ -67,9 +67,9 @@ def test_no_test_uses_a_private_member_of_the_product() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from qcode.agent.trust import _lines",
+        "from qcode.agent.trust.store import _lines",
         "conversation._run()",
-        "monkeypatch.setattr('qcode.agent.trust._lines', list)",
+        "monkeypatch.setattr('qcode.agent.trust.store._lines', list)",
         "monkeypatch.setattr(trust, '_lines', list)",
         "assert agent.conversation._counter is None",
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.config.paths import ConfigPaths
 

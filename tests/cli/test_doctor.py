@@ -11,7 +11,7 @@ import pytest
 from qcode.agent.doctor import Finding, report_lines
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import known_specs
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths

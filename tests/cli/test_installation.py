@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.cli.subcommands import update
 from qcode.cli.subcommands.uninstall import STATE_NAMES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.engine.model_facts import HostKnowledge
 from tests.arch.sources import ROOT

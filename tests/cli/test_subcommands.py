@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.sessions.store import SessionStore
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.messages import user

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from qcode.agent.agent import Agent
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from tests.cli.test_subcommands import Printed, printed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.trust import MAX_PINNED_BYTES, TrustStore
+from qcode.agent.trust.store import MAX_PINNED_BYTES, TrustStore
 from qcode.cli.main import main
 from qcode.cli.terminal import InputEnded
 from qcode.cli.trust import ask_in_lines, decide_trust, note_for_pipes

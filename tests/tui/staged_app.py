@@ -18,7 +18,7 @@ from qcode.agent.permissions import Origins, Permissions
 from qcode.agent.saved_choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.agent.toolbox import Toolbox
-from qcode.agent.trust import TrustService
+from qcode.agent.trust.service import TrustService
 from qcode.config.definitions import CustomCommand, CustomCommands
 from qcode.config.folder_rules import FolderRules
 from qcode.config.paths import ConfigPaths

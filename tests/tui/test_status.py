@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.trust import RESTRICTED_NOTICE
+from qcode.agent.trust.service import RESTRICTED_NOTICE
 from qcode.agent.usage import TurnUsage
 from qcode.protocol.approvals import ApprovalMode, ToolApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind

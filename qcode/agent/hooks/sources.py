@@ -90,7 +90,7 @@ class HookFolders:
         """Return the first workspace file of a command that no pinned folder contains; empty if all are pinned."""
         if not files:
             return ""
-        from qcode.agent.trust import pinned_folders
+        from qcode.agent.trust.store import pinned_folders
 
         pinned = [os.path.realpath(self._root / name) for name in pinned_folders(self._root, self._folder)]
         unpinned = (file for file in files if not any(file.is_relative_to(folder) for folder in pinned))

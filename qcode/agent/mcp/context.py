@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.agent.mcp.spec import ServerSpec
-from qcode.agent.trust import TrustedFile
+from qcode.agent.trust.store import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.values import dataclass
 

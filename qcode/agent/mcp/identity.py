@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerError
-from qcode.agent.trust import TrustedFile
+from qcode.agent.trust.store import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.processes import command_environment

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerSpec, digest
-from qcode.agent.trust import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
+from qcode.agent.trust.store import TrustedFile, TrustedFileChange, changes_between, files_from_json, files_to_json
 from qcode.config import state_file
 from qcode.config.paths import with_tilde
 from qcode.protocol.approvals import ServerApproval

@@ -35,7 +35,7 @@ from qcode.agent.mcp.spec import (
     login_hint,
     split_name,
 )
-from qcode.agent.trust import TrustedFile
+from qcode.agent.trust.store import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, mismatched_decision_notice
 from qcode.protocol.events import Level, Notice

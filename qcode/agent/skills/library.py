@@ -18,7 +18,7 @@ from qcode.agent.options import RunContext
 from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, MarkdownCommands, Skill, read_skill_file
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.config import state_file
 from qcode.config.paths import COMMANDS_FOLDER
 from qcode.protocol.approvals import Spans, TurnOptions, TurnPrompt

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import configured_rules
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.arguments import (
     FOLDER_FLAGS,
     CommandLineError,

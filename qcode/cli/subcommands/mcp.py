@@ -39,7 +39,7 @@ from qcode.agent.mcp.spec import (
     may_be_secret,
 )
 from qcode.agent.options import Options
-from qcode.agent.trust import TrustedFile, TrustStore
+from qcode.agent.trust.store import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, missing_argument, parse_subcommand, usage_of
 from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from qcode.agent import crash, saved_choices, trust
+from qcode.agent import crash, saved_choices
 from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
 from qcode.agent.models import limits
 from qcode.agent.skills import discovery, library
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import FILE_NAME as TRUST_FILE_NAME
+from qcode.agent.trust.store import TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
 from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
@@ -45,7 +46,7 @@ STATE_NAMES = {
     "sessions": "conversations, with the file contents that /undo restores",
     "history.jsonl": "prompts you typed",
     key_files.FOLDER_NAME: "keys, if no keyring works, and the list of those in the keyring",
-    trust.FILE_NAME: "trusted folders",
+    TRUST_FILE_NAME: "trusted folders",
     folder_rules.FILE_NAME: "approvals you kept",
     pins.FILE_NAME: "approved tool servers",
     saved_choices.FILE_NAME: "the last model and theme",

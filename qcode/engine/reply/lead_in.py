@@ -1,7 +1,7 @@
 """Detection of a lead-in at the start of a continuation, such as "Continuing from where I left off:".
 
-A lead-in counts if it refers to the end of the text. A bare "Continued:" counts only if it is a whole line. `seam`
-removes what is found here.
+A lead-in in one of several languages counts if it refers to the end of the text. A bare "Continued:" counts only if it
+is a whole line. `seam` removes what is found here.
 """
 
 from __future__ import annotations

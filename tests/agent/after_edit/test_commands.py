@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.after_edit.commands import NO, YES
-from qcode.agent.trust import TrustStore, files_in_use
+from qcode.agent.trust.service import files_in_use
+from qcode.agent.trust.store import TrustStore
 from qcode.config.load import file_layer
 from qcode.protocol.approvals import ASKED_BY_QCODE, Answer, Deny, Question
 from qcode.protocol.errors import ConfigError

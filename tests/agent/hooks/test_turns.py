@@ -30,7 +30,8 @@ from qcode import (
 )
 from qcode.agent.hooks.events import Hook
 from qcode.agent.hooks.session import IDLE_S
-from qcode.agent.trust import TrustStore, files_in_use
+from qcode.agent.trust.service import files_in_use
+from qcode.agent.trust.store import TrustStore
 from qcode.testing import Call, Reply, Scripted, Truncated
 
 WRITE = Call("write", path="a.txt", content="hello\n")

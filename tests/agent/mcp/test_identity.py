@@ -10,7 +10,7 @@ import pytest
 
 from qcode.agent.mcp.identity import files_of
 from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE
-from qcode.agent.trust import TrustedFile
+from qcode.agent.trust.store import TrustedFile
 from qcode.config.settings import McpServer
 
 FILES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from qcode import Agent, Options
 from qcode.agent.skills.discovery import DiscoveredSkills, find_skills, skill_folders
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.protocol.messages import Message, ToolResult
 from qcode.testing import Reply, Scripted
 

@@ -14,7 +14,7 @@ from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
-from qcode.agent.trust import TrustStore
+from qcode.agent.trust.store import TrustStore
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import Allow, ApprovalMode
 from tests.agent.mcp.serving import open_servers, until

@@ -12,28 +12,49 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from qcode.agent.context.instructions import LOCAL_NAME, NAMES, RULE_FOLDERS
 from qcode.config import state_file
 from qcode.config.paths import CLAUDE_SETTINGS, PROJECT_FOLDER, SKILL_FOLDERS
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
-from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
-if TYPE_CHECKING:
-    from qcode.protocol.events import Notice
-
 FILE_NAME = "trust.json"
-_VERSION, _UNPINNED_VERSION = 2, 1  # files of version 1 have no pins
+_VERSION = 2
+_UNPINNED_VERSION = 1  # its files have no pins
 _PINS_KEY = "pieces"  # the key in existing files
 _IDENTITY = frozenset({"path", "device", "inode"})
 _MAX_DIFF_LINES = 200  # in the diff of one file
+_MAX_NAMED_CHANGES = 5
+SETTINGS = f"{PROJECT_FOLDER}/config.toml"
+MAX_PINNED_FILES = 5_000
+MAX_PINNED_BYTES = 50 * 1024 * 1024
+_CLAUDE_FOLDERS = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
+PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE_FOLDERS, *CLAUDE_SETTINGS)
+"""The folders and files of a project's root that are pinned completely. Below the root, only `SKILL_FOLDERS` are."""
+_UNPINNED_FOLDERS = (".git", "__pycache__")
+"""Folders that programs write to while they run; qcode reads nothing in them."""
+_MAX_FILE_TEXT_CHARS = 32 * 1024
+_MAX_ALL_TEXTS_CHARS = 256 * 1024
+_MAX_DEPTH = 16
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedFile:
+    """A pinned file: the hash of its content, and its text for a later diff; a text that is too long is empty."""
+
+    hash: str
+    text: str
+
+
+class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a failure
+    """The files of a folder exceed a limit. The message names the limit in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,22 @@ class TrustedFileChange:
         if not rows:
             return f"{name} has changed (too long or not text, so no diff is shown)"
         return "\n".join([f"{name} has changed", *_limit_rows(rows)])
+
+
+def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
+    """Return the changed, new and deleted files in the order of their names."""
+    changes = (TrustedFileChange(name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
+    return tuple(change for change in changes if change.has_new_content)
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _limit_rows(rows: list[str]) -> list[str]:
+    omitted = len(rows) - _MAX_DIFF_LINES
+    limited = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
+    return limited if omitted <= 0 else [*limited, f"[{omitted:,} more lines]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +205,8 @@ class TrustStore:
         Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
         folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
-        names = {name for target in targets if (name := _name_in(root, Path(target))).startswith(folders)}
+        target_names = (_name_in(root, Path(target)) for target in targets)
+        names = {name for name in target_names if name.startswith(folders)}
         before = self.status_of(root) if names else TrustStatus("unknown")
         yield
         if before.kind not in ("trusted", "changed"):
@@ -213,52 +251,42 @@ def _identity(root: Path) -> JsonObject | None:
     return {"path": str(real_root), "device": state.st_dev, "inode": state.st_ino}
 
 
+def save_trust(
+    root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None, folder: Path | None = None
+) -> str:
+    """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
+
+    See `TrustStore` for `folder`.
+    """
+    store = TrustStore(state_dir, folder)
+    try:
+        store.remember(root, files)
+    except OSError as error:
+        return f"trust applies to this run only, because it cannot be saved: {store.path}: {error.strerror}"
+    except TooLargeToPin as problem:
+        return f"trust applies to this run only, because it cannot be saved: {problem}"
+    return ""
+
+
+def why_restricted(status: TrustStatus) -> str:
+    """Return in one line why a folder is no longer trusted; empty if it was never trusted."""
+    if status.kind == "changed":
+        names = first_names([change.name for change in status.changes], _MAX_NAMED_CHANGES)
+        return f"files in this folder have changed since you trusted it ({names}), so it is restricted"
+    if status.kind == "unpinned":
+        return (
+            "this folder was trusted by a version of qcode that did not record its files, so it is restricted "
+            "until you review it"
+        )
+    if status.kind == "unpinnable":
+        return f"{status.problem}: that cannot be recorded, so this folder is restricted unless you use --trust"
+    return ""
+
+
 def _name_in(root: Path, path: Path) -> str:
     """Return the path relative to the project, empty for a path outside the project."""
     real_root = root.resolve()
     return path.relative_to(real_root).as_posix() if path.is_relative_to(real_root) else ""
-
-
-def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
-    """Return the changed, new and deleted files in the order of their names."""
-    changes = (TrustedFileChange(name, before.get(name), now.get(name)) for name in sorted({*before, *now}))
-    return tuple(change for change in changes if change.has_new_content)
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def _limit_rows(rows: list[str]) -> list[str]:
-    omitted = len(rows) - _MAX_DIFF_LINES
-    limited = [visible_rows(row) for row in rows[:_MAX_DIFF_LINES]]
-    return limited if omitted <= 0 else [*limited, f"[{omitted:,} more lines]"]
-
-
-SETTINGS = f"{PROJECT_FOLDER}/config.toml"
-MAX_PINNED_FILES = 5_000
-MAX_PINNED_BYTES = 50 * 1024 * 1024
-_CLAUDE_FOLDERS = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
-PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE_FOLDERS, *CLAUDE_SETTINGS)
-"""The folders and files of a project's root that are pinned completely. Below the root, only `SKILL_FOLDERS` are."""
-_UNPINNED_FOLDERS = (".git", "__pycache__")
-"""Folders that programs write to while they run; qcode reads nothing in them."""
-_MAX_FILE_TEXT_CHARS = 32 * 1024
-_MAX_ALL_TEXTS_CHARS = 256 * 1024
-_MAX_DEPTH = 16
-_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class TrustedFile:
-    """A pinned file: the hash of its content, and its text for a later diff; a text that is too long is empty."""
-
-    hash: str
-    text: str
-
-
-class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a failure
-    """The files of a folder exceed a limit. The message names the limit in one line."""
 
 
 def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
@@ -266,12 +294,13 @@ def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
 
     In the home folder, skills belong to the user and are not pinned.
     """
-    real_root = _resolved(root)
-    names = (PROJECT_FOLDER,) if real_root == _resolved(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111  # never raises
+    names = (PROJECT_FOLDER,) if _resolved(root) == _resolved(home) else PINNED_FOLDERS
     below = _name_in(root, _resolved(folder)) if folder is not None else ""
     parts = below.split("/") if below and below != "." else []
-    inner = ("/".join(parts[:size]) for size in range(1, len(parts) + 1))
-    return (*names, *(f"{name}/{skills}" for name in inner for skills in SKILL_FOLDERS))
+    # For `a/b` these are `a` and `a/b`.
+    folders_below_root = ("/".join(parts[:size]) for size in range(1, len(parts) + 1))
+    return (*names, *(f"{name}/{skills}" for name in folders_below_root for skills in SKILL_FOLDERS))
 
 
 def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dict[str, TrustedFile]:
@@ -310,7 +339,9 @@ def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
         return None
     files: dict[str, TrustedFile] = {}
     for name, row in value.items():
-        digest, text = (row.get("hash"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not isinstance(row, dict):
+            return None
+        digest, text = row.get("hash"), row.get("text")
         if not isinstance(digest, str) or not isinstance(text, str):
             return None
         files[name] = TrustedFile(digest, text)
@@ -418,183 +449,7 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
             yield f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"
 
 
-_MAX_LISTED = 20
-_MAX_NAMED_FILES = 10
-_MAX_NAMED_CHANGES = 5
-_UNPINNED_FILES = (
-    *((name, "instructions, given to the model") for name in (*NAMES, LOCAL_NAME)),
-    *((name, "rules, given to the model") for name in RULE_FOLDERS),
-    (".mcp.json", "tool servers of the project"),
-)
-
-
-def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
-    """Yield the path and kind of each file that a trusted run would use, from the root of the project to `folder`."""
-    real_folder = folder.resolve()
-    folders = [path for path in (real_folder, *real_folder.parents) if path == root or root in path.parents]
-    for candidate in reversed(folders):
-        for name, description in _UNPINNED_FILES:
-            is_used_here = name in (*NAMES, LOCAL_NAME) or candidate == root
-            if is_used_here and os.path.lexists(candidate / name):
-                yield visible(str((candidate / name).relative_to(root))), description
-    if any(name in status.files for name in (SETTINGS, *CLAUDE_SETTINGS)):
-        from qcode.agent.hooks.events import project_hook_rows
-        from qcode.config.show import project_command_rows
-
-        yield from (*project_hook_rows(root), *project_command_rows(root))
-    rows = _file_rows(status.files)
-    yield from rows[:_MAX_LISTED]
-    if len(rows) > _MAX_LISTED:
-        yield "...", f"and {len(rows) - _MAX_LISTED:,} more for qcode"
-    if status.problem:
-        yield ".qcode", f"{status.problem}: trust in it cannot be saved"
-
-
-def _file_rows(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return a row for each file, with its kind. All files of a skill are one row."""
-    counts: dict[str, int] = {}
-    for name in names:
-        parent, separator, path_in_skills = name.partition("/skills/")
-        label = f"{parent}{separator}{path_in_skills.partition('/')[0]}" if separator else name
-        counts[label] = counts.get(label, 0) + 1
-    return [(visible(name), _kind_of(name, count)) for name, count in counts.items()]
-
-
-def _kind_of(name: str, count: int) -> str:
-    if name == SETTINGS:
-        return "settings of the project"
-    if "/skills/" in name:
-        return f"a skill, {count_text(count, 'file')}"
-    parts = name.split("/")
-    # `.claude/commands/review.md` is "one of its commands".
-    return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
-
-
-def save_trust(
-    root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None, folder: Path | None = None
-) -> str:
-    """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
-
-    See `TrustStore` for `folder`.
-    """
-    store = TrustStore(state_dir, folder)
-    try:
-        store.remember(root, files)
-    except OSError as error:
-        return f"trust applies to this run only, because it cannot be saved: {store.path}: {error.strerror}"
-    except TooLargeToPin as problem:
-        return f"trust applies to this run only, because it cannot be saved: {problem}"
-    return ""
-
-
-def why_restricted(status: TrustStatus) -> str:
-    """Return in one line why a folder is no longer trusted; empty if it was never trusted."""
-    if status.kind == "changed":
-        names = _first_names([change.name for change in status.changes], _MAX_NAMED_CHANGES)
-        return f"files in this folder have changed since you trusted it ({names}), so it is restricted"
-    if status.kind == "unpinned":
-        return (
-            "this folder was trusted by a version of qcode that did not record its files, so it is restricted "
-            "until you review it"
-        )
-    if status.kind == "unpinnable":
-        return f"{status.problem}: that cannot be recorded, so this folder is restricted unless you use --trust"
-    return ""
-
-
-RESTRICTED_NOTICE = "Restricted folder: qcode asks before anything but reading. Type /trust to lift this."
-
-
-class TrustService:
-    """Trust in the folder of a session, for a front end. Changed files must be shown before they can be trusted.
-
-    `is_trusted` returns whether the folder is trusted now, `trust_folder` applies the user's trust to the session.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        state_dir: Path,
-        is_trusted: Callable[[], bool],
-        trust_folder: Callable[[], None],
-        folder: Path | None = None,
-    ) -> None:
-        self._root = root
-        self._store = TrustStore(state_dir, folder)
-        self._is_trusted = is_trusted
-        self._trust_folder = trust_folder
-        self._last_shown: TrustStatus | None = None
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the folder is trusted now."""
-        return self._is_trusted()
-
-    def notices(self) -> tuple[Notice, ...]:
-        """Return the notices at startup: why the folder is restricted; empty for a trusted folder."""
-        if self.is_trusted:
-            return ()
-        from qcode.protocol.events import Notice
-
-        reason = why_restricted(self._store.status_of(self._root))
-        if not reason:
-            return (Notice("info", RESTRICTED_NOTICE),)
-        from qcode.text.sentences import capitalized
-
-        return (Notice("warning", f"{capitalized(reason)}. Type /trust for details."),)
-
-    def show(self, folder: Path) -> str:
-        """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
-        self._last_shown = status = self._store.status_of(self._root)
-        if self._is_trusted() and status.is_trusted:
-            return _trusted_text(status)
-        if status.kind in ("changed", "unpinned"):
-            return f"{_review_text(status)}\n\nType /trust accept to trust it as shown."
-        names = "\n".join(f"  {name}: {description}" for name, description in files_in_use(folder, self._root, status))
-        contents = f"It contains:\n\n{names}" if names else "It contains nothing that qcode would use."
-        return f"This folder is restricted. {contents}\n\nType /trust accept to trust {visible(str(self._root))}."
-
-    def accept_shown(self, folder: Path) -> str:
-        """Trust the folder if its files are those of the last `show`; otherwise show them."""
-        status = self._store.status_of(self._root)
-        return self.accept() if self._last_shown is not None and status == self._last_shown else self.show(folder)
-
-    def accept(self) -> str:
-        """Trust the folder, or first show its changes; return the message for the user."""
-        status = self._store.status_of(self._root)
-        if status.kind in ("changed", "unpinned") and status != self._last_shown:
-            self._last_shown = status
-            lead = "Trusted for this run only. " if self._is_trusted() else ""
-            return f"{lead}{_review_text(status)}\n\nType /trust again to trust these files from the next start on."
-        if not self._is_trusted():
-            self._trust_folder()
-        elif status.is_trusted:
-            return _trusted_text(status)
-        problem = status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder)
-        if problem:
-            return problem
-        applied = "Your rules and modes apply now, its instructions from the next turn."
-        if status.files or os.path.lexists(self._root / ".mcp.json"):
-            applied += " Restart qcode to use its other files."
-        return f"Folder trusted{_contents_text(status)}. {applied}"
-
-
-def _review_text(status: TrustStatus) -> str:
-    if status.kind == "changed":
-        return f"Files in this folder have changed since you trusted it:\n\n{status.differences()}"
-    names = "\n".join(f"  {visible(name)}" for name in status.files)
-    return f"You trusted this folder with a version of qcode that did not record its files. It contains:\n\n{names}"
-
-
-def _trusted_text(status: TrustStatus) -> str:
-    change = "these files change" if status.files else "files that it would use are added"
-    return f"This folder is trusted{_contents_text(status)}. qcode asks again if {change}."
-
-
-def _contents_text(status: TrustStatus) -> str:
-    return f", with {_first_names(list(status.files), _MAX_NAMED_FILES)}" if status.files else ""
-
-
-def _first_names(names: list[str], limit: int) -> str:
+def first_names(names: list[str], limit: int) -> str:
+    """Return at most `limit` of these names as a list in a sentence, and how many more there are."""
     text = ", ".join(map(visible, names[:limit]))
     return f"{text} and {len(names) - limit:,} more" if len(names) > limit else text

@@ -1,0 +1,1 @@
+"""Trust in folders: which folders the user trusts, and with which files."""
