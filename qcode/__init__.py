@@ -12,10 +12,11 @@ _NAMES_BY_MODULE = {
     "qcode.agent.hooks.events": ("Hook", "HookFunction"),
     "qcode.agent.options": ("Options",),
     "qcode.agent.programs.function_tools": ("FunctionTool", "ToolContext", "ToolResult", "tool"),
-    "qcode.agent.programs.turns": (
-        "DeniedError", "File", "IncompleteError", "LimitError", "ModelError", "RefusedError", "Result", "SchemaError",
-        "TurnCancelledError", "TurnError", "TurnFields", "TurnStream",
+    "qcode.agent.programs.results": (
+        "DeniedError", "IncompleteError", "LimitError", "ModelError", "RefusedError", "Result", "SchemaError",
+        "TurnCancelledError", "TurnError",
     ),
+    "qcode.agent.programs.turns": ("File", "TurnFields", "TurnStream"),
     "qcode.protocol.approvals": (
         "AcceptPlan", "Allow", "Answer", "Approval", "Choice", "Decision", "Deny", "Draft", "ImpossibleCall",
         "PlanApproval", "Question", "RepeatedCall", "Revise", "ServerApproval", "ToolApproval",

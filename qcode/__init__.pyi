@@ -30,35 +30,35 @@ from qcode.agent.programs.function_tools import (
 from qcode.agent.programs.function_tools import (
     tool as tool,
 )
-from qcode.agent.programs.turns import (
+from qcode.agent.programs.results import (
     DeniedError as DeniedError,
+)
+from qcode.agent.programs.results import (
+    IncompleteError as IncompleteError,
+)
+from qcode.agent.programs.results import (
+    LimitError as LimitError,
+)
+from qcode.agent.programs.results import (
+    ModelError as ModelError,
+)
+from qcode.agent.programs.results import (
+    RefusedError as RefusedError,
+)
+from qcode.agent.programs.results import (
+    Result as Result,
+)
+from qcode.agent.programs.results import (
+    SchemaError as SchemaError,
+)
+from qcode.agent.programs.results import (
+    TurnCancelledError as TurnCancelledError,
+)
+from qcode.agent.programs.results import (
+    TurnError as TurnError,
 )
 from qcode.agent.programs.turns import (
     File as File,
-)
-from qcode.agent.programs.turns import (
-    IncompleteError as IncompleteError,
-)
-from qcode.agent.programs.turns import (
-    LimitError as LimitError,
-)
-from qcode.agent.programs.turns import (
-    ModelError as ModelError,
-)
-from qcode.agent.programs.turns import (
-    RefusedError as RefusedError,
-)
-from qcode.agent.programs.turns import (
-    Result as Result,
-)
-from qcode.agent.programs.turns import (
-    SchemaError as SchemaError,
-)
-from qcode.agent.programs.turns import (
-    TurnCancelledError as TurnCancelledError,
-)
-from qcode.agent.programs.turns import (
-    TurnError as TurnError,
 )
 from qcode.agent.programs.turns import (
     TurnFields as TurnFields,

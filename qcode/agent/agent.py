@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
     from qcode.agent.programs.function_tools import FunctionTool
-    from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
+    from qcode.agent.programs.results import Result
+    from qcode.agent.programs.turns import AgentTurns, Prompt, TurnFields, TurnStream
     from qcode.agent.sessions.library import SessionLibrary
     from qcode.agent.settings import SettingsService
     from qcode.agent.skills.library import SkillLibrary
@@ -184,14 +185,14 @@ class Agent:
         `output` is the type of the answer: a dataclass, a `TypedDict`, a JSON Schema, or a class with
         `model_json_schema` and `model_validate`. Cancelling the task cancels the turn.
         """
-        from qcode.agent.programs.turns import raise_if_incomplete
+        from qcode.agent.programs.results import raise_if_incomplete
 
         stream = self._turns.stream(prompt, output, turn, append_only=False)
         async with stream:
             async for _ in stream:
                 pass
         if check:
-            raise_if_incomplete(stream)
+            raise_if_incomplete(stream.ended, stream.note, stream.result)
         return stream.result
 
     def stream(

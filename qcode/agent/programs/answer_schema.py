@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from qcode.agent.context.attachments import decode_text
 from qcode.agent.programs.faults import describe_fault, is_fault
-from qcode.protocol.errors import InputError
+from qcode.protocol.errors import InputError, UsageError
 from qcode.protocol.reply import InvalidAnswer
+from qcode.text.clean import one_line
 from qcode.text.json import Json
 from qcode.values import dataclass
 
@@ -118,6 +119,51 @@ class AnswerSchema:
                 raise
             raise _InvalidAnswerError(_shortened(describe_fault(error))) from None
         return StructuredAnswer(text, value)
+
+
+class AnswerType:
+    """The requested type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a pydantic model."""
+
+    def __init__(self, output: Any) -> None:
+        """Raise `UsageError` if there is no schema for the type."""
+        self._output = output
+        self._accepted_value: Any = None
+        try:
+            self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
+        except BaseException as error:  # the program's class may create its schema itself
+            if not is_fault(error):
+                raise
+            raise UsageError(f"output: {one_line(str(error))}") from None
+
+    def _json_schema(self) -> Any:
+        if isinstance(self._output, dict):
+            return self._output
+        if self._is_model:
+            return self._output.model_json_schema()
+        from qcode.agent.programs.hints import schema_of
+
+        return schema_of(self._output)
+
+    @property
+    def _is_model(self) -> bool:
+        """Whether the type has the methods of a pydantic model."""
+        return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
+
+    def _keep_answer(self, value: Json) -> None:
+        """Convert an answer to the type and keep it; raise an exception if it does not fit."""
+        from qcode.agent.programs.hints import value_of
+
+        if isinstance(self._output, dict):
+            self._accepted_value = value
+        elif self._is_model:
+            self._accepted_value = self._output.model_validate(value)
+        else:
+            self._accepted_value = value_of(self._output, value)
+
+    def value(self, answer: str) -> Any:
+        """Return an answer converted to the type, None if it is invalid."""
+        # The schema passes each valid answer to `_keep_answer`, which converts it.
+        return None if self.schema.read(answer) is None else self._accepted_value
 
 
 def _parse_strict(text: str) -> Json:

@@ -1,25 +1,25 @@
-"""One turn for a Python program: its events, its result, and an error if it has no complete answer.
+"""The turns of an agent for a Python program, each a stream of events.
 
-`TurnStream` runs the turn. The callback of the agent decides its approvals; without a callback they are decided as in
-pipe mode.
+`results` has the result of a turn and its errors. The callback of the agent decides the approvals of a turn; without a
+callback they are decided as in pipe mode.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_args
 
 from qcode.agent.options import check_limits
-from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, incomplete_reason, subtype
-from qcode.agent.programs.answer_schema import AnswerSchema
+from qcode.agent.outcomes import AnswerSoFar, decision_without_user, incomplete_reason, subtype
+from qcode.agent.programs.answer_schema import AnswerType
 from qcode.agent.programs.faults import describe_fault, is_fault
+from qcode.agent.programs.results import Result
 from qcode.protocol.approvals import (
     LIMIT_ID,
     AcceptPlan,
@@ -33,16 +33,14 @@ from qcode.protocol.approvals import (
     Revise,
     TurnOptions,
 )
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, QcodeError, UsageError
+from qcode.protocol.errors import UsageError
 from qcode.protocol.events import (
     AgentEvent,
     ApiCalls,
     ApprovalRequested,
-    Denial,
     LimitReached,
     Notice,
     ReplyFinished,
-    Signal,
     ToolFinished,
     TurnEnded,
     TurnEvent,
@@ -50,11 +48,10 @@ from qcode.protocol.events import (
     UsageUpdated,
 )
 from qcode.protocol.messages import Block, Image, Text
-from qcode.protocol.reply import Limit, Outcome, StopReason
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
-from qcode.text.diff import FileDiff, file_diffs
-from qcode.text.json import Json
+from qcode.text.diff import file_diffs
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.toolbox import Toolbox
 
-OutputT = TypeVar("OutputT")
 ValueT = TypeVar("ValueT")
 _BUSY = (
     "a turn of this agent is running: an agent runs one turn at a time, "
@@ -90,143 +86,6 @@ class TurnFields(TypedDict, total=False):
     max_tool_calls: int
     max_budget_usd: Decimal | float
     max_output_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Result(Generic[OutputT]):
-    """The result of a turn."""
-
-    text: str
-    """The last reply, even if it is incomplete."""
-    output: OutputT
-    """The answer as the requested type; None if no type was requested or the answer is incomplete."""
-    outcome: Outcome
-    stop: StopReason | None
-    """The stop reason of the last reply."""
-    raw_stop: str
-    """The provider's name for `stop`."""
-    usage: Usage
-    cost: Decimal | None
-    """In USD; None if a price is unknown."""
-    api_calls: ApiCalls
-    discarded_output_tokens: int
-    """The output tokens of attempts whose text was discarded."""
-    denials: tuple[Denial, ...]
-    signals: tuple[Signal, ...]
-    changes: tuple[FileDiff, ...]
-    """The changes by file tools, not by commands."""
-    session_id: str
-    num_turns: int
-    """The number of model replies."""
-    duration: float
-    """In seconds."""
-    error: ErrorInfo | None = None
-
-
-class TurnError(QcodeError):
-    """A turn has no complete answer. `result` has everything that was received, including the incomplete text."""
-
-    def __init__(self, text: str, result: Result[Any], exit_code: ExitCode | None = None) -> None:
-        super().__init__(text, exit_code)
-        self.result = result
-
-
-class IncompleteError(TurnError):
-    """The answer is still truncated at the output limit, after escalation and continuations."""
-
-    exit_code: ExitCode = ExitCode.INCOMPLETE
-
-
-class RefusedError(TurnError):
-    """The model refused, or its reply was filtered."""
-
-    exit_code: ExitCode = ExitCode.REFUSED
-
-
-class LimitError(TurnError):
-    """A limit of the turn was reached: `limit` names it."""
-
-    exit_code: ExitCode = ExitCode.LIMIT_REACHED
-
-    def __init__(self, text: str, result: Result[Any], limit: Limit) -> None:
-        super().__init__(text, result)
-        self.limit = limit
-
-
-class DeniedError(TurnError):
-    """The turn ended without an answer because calls were denied."""
-
-    exit_code: ExitCode = ExitCode.DENIED
-
-
-class SchemaError(TurnError):
-    """No answer was valid under the requested type."""
-
-
-class TurnCancelledError(TurnError):
-    """The turn was cancelled."""
-
-    exit_code: ExitCode = ExitCode.INTERRUPTED
-
-
-class ModelError(TurnError):
-    """A request to the model failed. If the error `is_transient`, the same turn may succeed later.
-
-    `kind` is one of `ErrorKind`; `retry_after` is in seconds, if the server named it.
-    """
-
-    def __init__(self, text: str, result: Result[Any], exit_code: ExitCode, error: ErrorInfo) -> None:
-        super().__init__(text, result, exit_code)
-        self.kind: str = error.kind
-        self.status: int | None = error.status
-        self.request_id: str | None = error.request_id
-        self.retry_after: float | None = error.retry_after
-        self.is_transient: bool = exit_code is ExitCode.TRANSIENT
-
-
-class AnswerType:
-    """The requested type of an answer: a dataclass, a `TypedDict`, a JSON Schema, or a class like a pydantic model."""
-
-    def __init__(self, output: Any) -> None:
-        """Raise `UsageError` if there is no schema for the type."""
-        self._output = output
-        self._accepted_value: Any = None
-        try:
-            self.schema = AnswerSchema(json.dumps(self._json_schema()), self._keep_answer)
-        except BaseException as error:  # the program's class may create its schema itself
-            if not is_fault(error):
-                raise
-            raise UsageError(f"output: {one_line(str(error))}") from None
-
-    def _json_schema(self) -> Any:
-        if isinstance(self._output, dict):
-            return self._output
-        if self._is_model:
-            return self._output.model_json_schema()
-        from qcode.agent.programs.hints import schema_of
-
-        return schema_of(self._output)
-
-    @property
-    def _is_model(self) -> bool:
-        """Whether the type has the methods of a pydantic model."""
-        return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
-
-    def _keep_answer(self, value: Json) -> None:
-        """Convert an answer to the type and keep it; raise an exception if it does not fit."""
-        from qcode.agent.programs.hints import value_of
-
-        if isinstance(self._output, dict):
-            self._accepted_value = value
-        elif self._is_model:
-            self._accepted_value = self._output.model_validate(value)
-        else:
-            self._accepted_value = value_of(self._output, value)
-
-    def value(self, answer: str) -> Any:
-        """Return an answer converted to the type, None if it is invalid."""
-        # The schema passes each valid answer to `_keep_answer`, which converts it.
-        return None if self.schema.read(answer) is None else self._accepted_value
 
 
 class AgentTurns:
@@ -375,10 +234,12 @@ class TurnStream:
             await self._start_servers()
             if "permission_mode" in self._fields:
                 conversation.set_mode(_checked_mode(self._fields["permission_mode"]))
-            prompt, blocks = self._blocks()
-            options = self._options(prompt)
+            prompt = _read_prompt(self._prompt, self._turns.folder)
+            options = self._options(prompt.text)
             instructions = "" if self._answer_type is None else f"\n\n{self._answer_type.schema.instructions}"
-            async with aclosing(conversation.submit(f"{prompt}{instructions}", blocks, options)) as events:
+            async with aclosing(
+                conversation.submit(f"{prompt.text}{instructions}", prompt.attached, options)
+            ) as events:
                 async for event in events:
                     self._record(event)
                     yield event
@@ -408,31 +269,6 @@ class TurnStream:
             await asyncio.wait({task})
             servers.answer(approval.id, Deny() if task.cancelled() else task.result())
         await asyncio.wait({self._start_task(servers.wait_until_started())})
-
-    def _blocks(self) -> tuple[str, tuple[Block, ...]]:
-        """Return the text of the prompt, and its images and files; raise `UsageError` for an empty or invalid one."""
-        if isinstance(self._prompt, str):
-            if not self._prompt.strip():
-                raise UsageError(_EMPTY_PROMPT)
-            return self._prompt, ()
-        from qcode.agent.context.attachments import attach_files
-
-        texts: list[str] = []
-        blocks: list[Block] = []
-        parts: Any = self._prompt
-        for part in parts if isinstance(parts, Sequence) else (None,):
-            match part:
-                case Text(text=text):
-                    texts.append(text)
-                case Image():
-                    blocks.append(part)
-                case File(path=str() | Path() as path):
-                    blocks += attach_files((Path(path),), "", self._turns.folder)
-                case _:
-                    raise UsageError(_PROMPT_PARTS)
-        if not blocks and not any(text.strip() for text in texts):
-            raise UsageError(_EMPTY_PROMPT)
-        return "\n\n".join(texts), tuple(blocks)
 
     def _options(self, prompt: str) -> TurnOptions:
         """Return the options for the conversation; raise `UsageError` for an unknown or invalid option."""
@@ -563,7 +399,39 @@ class TurnStream:
         )  # fmt: skip
 
 
-_EMPTY_PROMPT = "the prompt is empty"
+@dataclass(frozen=True, slots=True)
+class _ReadPrompt:
+    """A prompt as the conversation gets it."""
+
+    text: str
+    attached: tuple[Block, ...]
+    """The images and files of the prompt."""
+
+
+def _read_prompt(prompt: Any, folder: Path) -> _ReadPrompt:  # the program may pass anything
+    """Return the text, images and files of a prompt; raise `UsageError` for an empty or invalid one."""
+    parts = (Text(prompt),) if isinstance(prompt, str) else prompt
+    if not isinstance(parts, Sequence):
+        raise UsageError(_PROMPT_PARTS)
+    texts: list[str] = []
+    attached: list[Block] = []
+    for part in parts:
+        match part:
+            case Text(text=text):
+                texts.append(text)
+            case Image():
+                attached.append(part)
+            case File(path=str() | Path() as path):
+                from qcode.agent.context.attachments import attach_files
+
+                attached += attach_files((Path(path),), "", folder)
+            case _:
+                raise UsageError(_PROMPT_PARTS)
+    if not attached and not any(text.strip() for text in texts):
+        raise UsageError("the prompt is empty")
+    return _ReadPrompt("\n\n".join(texts), tuple(attached))
+
+
 _PROMPT_PARTS = "a prompt is a string, or a list of Text, Image and File"
 
 
@@ -571,29 +439,3 @@ def _checked_mode(mode: ApprovalMode) -> ApprovalMode:
     if mode not in get_args(ApprovalMode):
         raise UsageError(f"permission_mode must be one of {', '.join(get_args(ApprovalMode))}")
     return mode
-
-
-def raise_if_incomplete(stream: TurnStream) -> None:
-    """Raise a `TurnError` if the turn of `stream`, which is over, has no complete answer."""
-    if exit_code(stream.ended) != ExitCode.OK:
-        _raise_turn_error(stream.ended, stream.note, stream.result)
-
-
-def _raise_turn_error(ended: TurnEnded, text: str, result: Result[Any]) -> NoReturn:
-    """Raise the `TurnError` for the outcome of a turn; `text` is its message."""
-    match ended.outcome:
-        case Outcome.MAX_TOKENS:
-            raise IncompleteError(text, result)
-        case Outcome.REFUSAL:
-            raise RefusedError(text, result)
-        case Outcome.MAX_TURN_REQUESTS:
-            raise LimitError(text, result, ended.limit or Limit.TURNS)
-        case Outcome.CANCELLED:
-            raise TurnCancelledError(text, result)
-        case Outcome.END_TURN:
-            raise DeniedError(text, result)
-        case Outcome.ERROR:
-            error = ended.error or ErrorInfo(ErrorKind.INTERNAL, text)
-            if error.kind == ErrorKind.STRUCTURED_OUTPUT:
-                raise SchemaError(text, result)
-            raise ModelError(text, result, exit_code(ended), error)

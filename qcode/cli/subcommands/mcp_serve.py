@@ -47,7 +47,7 @@ from qcode.text.json import parse_object
 if TYPE_CHECKING:
     from anyio import AsyncFile
 
-    from qcode.agent.programs.turns import Result
+    from qcode.agent.programs.results import Result
 
 MAX_RUNNING = 4
 """The maximum number of concurrent turns; further calls wait."""
