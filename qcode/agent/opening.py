@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.environment import read_environment
-from qcode.agent.context.memory import InstructionFiles, kinds_of, may_have_skills
+from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
+from qcode.agent.definitions import kinds_of, may_have_skills
 from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.models.selection import Selection
-from qcode.agent.models.web_search import SearchAccess, search_access
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.recording import Recording
     from qcode.agent.models.sampling import Sampling
+    from qcode.agent.models.web_search import SearchAccess
     from qcode.agent.programs.function_tools import FunctionTool
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.tool import SkillTool
@@ -104,7 +105,7 @@ class AgentParts:
             partial_secret_length=self.partial_secret_length,
         )
         scratch = Scratch()
-        search = search_access(context.settings, context.env)
+        search = _search_access(context)
         policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
         self.permissions = Permissions(policy, origins_of(context))
         self.memory = self._memory()
@@ -496,6 +497,15 @@ def _after_edit(context: RunContext, sandbox: SessionSandbox, workspace: Workspa
     from qcode.agent.after_edit.session import AfterEdit  # loads with the first edit
 
     return AfterEdit(context, workspace, sandbox)
+
+
+def _search_access(context: RunContext) -> SearchAccess | None:
+    """Return the search service of the user, None without one; raise `QcodeError` if its key is missing."""
+    if context.settings.tools.web_search == "off":
+        return None
+    from qcode.agent.models.web_search import search_access  # few users search the web
+
+    return search_access(context.settings, context.env)
 
 
 def _web_search(search: SearchAccess, gate: FetchGate) -> WebSearch:

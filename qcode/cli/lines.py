@@ -126,7 +126,7 @@ def _load_library() -> None:
 
 
 def _handshake_answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
-    from qcode.agent.context.memory import kinds_of
+    from qcode.agent.definitions import kinds_of
     from qcode.headless.host.handshake import handshake_answer, success_response
 
     small = context.settings.small_model
@@ -136,7 +136,7 @@ def _handshake_answer(context: RunContext, host: Handshake, selection: Selection
 
 def _commands(context: RunContext) -> tuple[tuple[CustomCommand, ...], tuple[Skill, ...]]:
     """Return the custom commands that apply in the folder, and the skills that the user can run."""
-    from qcode.agent.context.memory import may_have_skills
+    from qcode.agent.definitions import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
     commands = load_custom_commands(context.user_folder, context.root, reads_project=context.reads_project)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from qcode.agent.agent import Agent
-from qcode.agent.context.memory import may_have_skills
+from qcode.agent.definitions import may_have_skills
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session

@@ -1,7 +1,6 @@
 """The instruction files of a session, which are read again for each turn, and the texts of `/memory` and `/init`.
 
-`instructions` decides which files are read. No file of a project is read or written before the user trusts it. Also
-here: the kinds of sub-agents that files define (`kinds_of`), and whether any folder has skills (`may_have_skills`).
+`instructions` decides which files are read. No file of a project is read or written before the user trusts it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,22 +19,13 @@ from qcode.agent.context.instructions import (
     Instructions,
     load_instructions,
 )
-from qcode.agent.subagent_kinds import KINDS, SubagentKinds, custom_kind
-from qcode.config.paths import (
-    AGENTS_FOLDER,
-    CLAUDE_FOLDER,
-    COMMANDS_FOLDER,
-    OTHER_SKILL_FOLDERS,
-    SKILL_FOLDERS,
-    exists_or_unknown,
-)
+from qcode.config.paths import CLAUDE_FOLDER
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.context.nested import NestedInstructions
-    from qcode.agent.options import RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,55 +297,3 @@ def split_memory_line(text: str, files: Sequence[ListedFile]) -> MemoryLine:
     if colon and selected is not None:
         return MemoryLine(line.strip(), [selected])
     return MemoryLine(text, files)
-
-
-def kinds_of(context: RunContext) -> SubagentKinds:
-    """Return the kinds of sub-agents of this run.
-
-    A kind that the calling program defines (`program_agents`) replaces the kind of the same name.
-    """
-    if not context.settings.tools.agents:
-        return SubagentKinds()
-    loaded = _load_kinds(context)
-    program_names = {kind.name for kind in context.program_agents}
-    others = (kind for kind in loaded.kinds if kind.name not in program_names)
-    return replace(loaded, kinds=(*others, *context.program_agents))
-
-
-def _load_kinds(context: RunContext) -> SubagentKinds:
-    """Return the built-in kinds, and those that files of the user and the project define."""
-    folders = context.definition_folders(AGENTS_FOLDER)
-    if not folders:
-        return SubagentKinds(KINDS)
-    from qcode.agent.claude.agents import load_agents
-    from qcode.config.definitions import load_custom_agents
-
-    used_names = tuple(kind.name for kind in KINDS)
-    custom = load_custom_agents(
-        context.user_folder, context.root, reads_project=context.reads_project, used_names=used_names
-    )
-    kinds = (*KINDS, *map(custom_kind, custom.agents))
-    markdown = load_agents(folders, {kind.name for kind in kinds})
-    return SubagentKinds((*kinds, *markdown.kinds), (*custom.problems, *markdown.problems))
-
-
-def may_have_skills(context: RunContext) -> bool:
-    """Return whether a folder of skills or commands exists. If none does, the package for skills is not loaded."""
-    settings = context.settings.skills
-    if context.definition_folders(COMMANDS_FOLDER):
-        return True
-    if context.options.no_skills:
-        return False
-    if settings.paths:
-        return True
-    folders: list[Path] = []
-    if context.user_folder is not None:
-        folders.append(context.user_folder / "skills")
-        if settings.foreign:
-            folders += [Path(context.env.get("HOME") or "/", name) for name in OTHER_SKILL_FOLDERS]
-    if context.reads_project:
-        folder = context.folder.resolve()
-        root = context.root.resolve()
-        parents_in_project = (path for path in (folder, *folder.parents) if path.is_relative_to(root))
-        folders += [path / name for path in parents_in_project for name in SKILL_FOLDERS]
-    return any(map(exists_or_unknown, folders))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LimitStore, NoLimits, StoredCallFacts, reply_length
 from qcode.agent.models.selection import DEMO, Selection, address_of, select_model
-from qcode.agent.models.web_search import hosted_tools
 from qcode.agent.options import RunContext
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import ModelSettings, Network, Output
@@ -252,6 +251,11 @@ class Clients:
             provider = self._recording.wrap(provider)
         if self._wrap is not None:
             provider = self._wrap(provider)
+        hosted: tuple[ToolSpec, ...] = ()
+        if settings.tools.web_search == "host":
+            from qcode.agent.models.web_search import hosted_tools  # few users let the host search
+
+            hosted = hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts)
         return ModelClient(
             provider,
             KnownModel(provider.name, selection.model, facts),
@@ -259,7 +263,7 @@ class Clients:
             NoLimits(self._limits.state_dir) if selection.is_replay else self._limits,
             output=output_settings(output, output.max_tokens),
             retries=self._retries(network),
-            hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
+            hosted=hosted,
             tokens=token_counter,
             observer=self.observer,
         )

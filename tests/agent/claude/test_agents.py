@@ -11,7 +11,7 @@ import pytest
 
 from qcode import Agent, Notice
 from qcode.agent.claude.agents import MAX_DESCRIPTION_CHARS, agent_kind, load_agents
-from qcode.agent.context.memory import kinds_of
+from qcode.agent.definitions import kinds_of
 from qcode.agent.options import Options, RunContext
 from qcode.agent.subagent_kinds import MAX_STEPS
 from qcode.config.paths import DefinitionFolder

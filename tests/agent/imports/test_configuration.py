@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode import Agent, Options
-from qcode.agent.context.memory import kinds_of
+from qcode.agent.definitions import kinds_of
 from qcode.agent.imports.configuration.findings import WriteFile, parse_relaxed
 from qcode.agent.imports.configuration.prompts import codex_prompt, convert_agent, gemini_prompt, opencode_prompt
 from qcode.agent.options import RunContext
