@@ -208,8 +208,8 @@ def list_lines(permissions: Permissions, *, is_complete: bool = True) -> Iterato
 class PermissionCheck:
     """Judges calls of one run.
 
-    If no mode was chosen, paths are judged in accept-edits mode: default mode asks before every edit, so its verdict
-    would say nothing about the path.
+    If no mode was chosen and no rule decides, paths are judged in accept-edits mode: default mode asks before every
+    edit, so its verdict would say nothing about the path.
     """
 
     policy: Policy
@@ -217,14 +217,15 @@ class PermissionCheck:
     """A setting or flag chooses the mode."""
 
     def __call__(self, kind: CheckedKind, value: str) -> Verdict:
+        verdict = verdict_on(self.policy, kind, value)
         is_path = kind in ("read", "write")
-        accepts_edits = is_path and not self.has_mode
-        policy = self.policy.with_mode("accept-edits") if accepts_edits else self.policy
-        return verdict_on(policy, kind, value)
+        if verdict.verdict == "ask" and is_path and not self.has_mode:
+            return verdict_on(self.policy.with_mode("accept-edits"), kind, value)
+        return verdict
 
     def note(self, kind: CheckedKind, verdict: Verdict) -> str:
         """Return a note about a verdict that depends on the mode, if no mode was chosen; otherwise empty."""
-        if kind == "write" and verdict.is_allowed and not self.has_mode:
+        if kind == "write" and verdict.decided_by == "mode:accept-edits" and not self.has_mode:
             return "this applies in every mode; default mode still asks before each change"
         return ""
 

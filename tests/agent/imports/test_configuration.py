@@ -294,6 +294,34 @@ def test_part_of_another_type_is_named_and_a_lost_denial_fails(
     assert f" {line}  (~/{name}:1)" in place.run(program, code=code)
 
 
+@pytest.mark.parametrize(
+    ("values", "line", "code"),
+    [
+        ({"*": "deny", "bash": "allow"}, "+ rule deny * -> deny read, deny edit, deny fetch, deny mcp", 0),
+        ({"*": "deny", "bash": {"ls": "allow"}}, "+ rule deny * -> deny shell, deny read, deny edit, deny fetch", 0),
+        ({"*": "allow"}, "- rule allow *: a rule for every tool is not imported", 0),
+        ({"read": {"$HOME/keys/*": "deny"}}, "+ rule deny read $HOME/keys/* -> deny read(~/keys/*)", 0),
+        ({"jira_*": "deny"}, "+ rule deny jira_* -> deny mcp(jira/*)", 0),
+        ({"jira_cloud_get_*": "deny"}, "+ rule deny jira_cloud_get_* -> deny mcp(jira_cloud/*)", 0),
+        ({"jira_delete": "deny"}, "+ rule deny jira_delete -> deny mcp(jira/delete)", 0),
+        ({"other_*": "deny"}, "- rule deny other_*: the pattern names no server of this file", 1),
+        ({"external_directory": "deny"}, "- rule deny external_directory: qcode asks outside the workspace", 1),
+    ],
+    ids=str,
+)
+def test_denial_of_opencode_is_enforced_or_fails_the_import(
+    values: dict[str, Any], line: str, code: int, place: Place
+) -> None:
+    servers = {name: {"type": "local", "command": ["x"]} for name in ("jira", "jira_cloud")}
+    place.write("home/.config/opencode/opencode.json", json.dumps({"mcp": servers, "permission": values}))
+    assert line in place.run("opencode", code=code)
+
+
+def test_tool_that_opencode_switches_off_is_denied(place: Place) -> None:
+    place.write("home/.config/opencode/opencode.json", json.dumps({"tools": {"webfetch": False, "bash": True}}))
+    assert "+ rule deny webfetch -> deny fetch" in place.run("opencode")
+
+
 def test_special_file_in_the_place_of_settings_does_not_block(place: Place) -> None:
     (place.home / ".gemini").mkdir()
     os.mkfifo(place.home / ".gemini/settings.json")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qcode.agent.imports.configuration.findings import SettingsFile, SourceSetting, read_settings, shown_path
+from qcode.agent.imports.configuration.opencode import add_opencode_rules
 from qcode.agent.imports.configuration.policies import add_codex_policy, add_gemini_policy
 from qcode.agent.imports.configuration.prompts import (
     codex_prompt,
@@ -26,7 +27,6 @@ from qcode.agent.imports.configuration.prompts import (
 from qcode.agent.imports.configuration.rules import (
     add_claude_rules,
     add_gemini_rules,
-    add_opencode_rules,
     add_other_keys,
 )
 from qcode.agent.imports.configuration.servers import add_servers
@@ -270,7 +270,7 @@ def _find_opencode(locations: ImportLocations) -> Iterator[FoundSetting]:
                 add_servers(file, "opencode", ("mcp",))
                 add_opencode_rules(file)
                 _add_opencode_tables(file)
-                add_other_keys(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
+                add_other_keys(file, frozenset({"mcp", "permission", "tools", "command", "agent"}), _OPENCODE_HINTS)
                 yield from _findings_in(file)
         inside = locations.link_boundary(is_project=is_project)
         for name in ("command", "commands"):

@@ -1,8 +1,8 @@
-"""Converts permission rules of Claude Code, qwen-code, Gemini CLI and OpenCode to `[permissions]` of qcode.
+"""Converts permission rules of Claude Code, qwen-code and Gemini CLI to `[permissions]` of qcode.
 
 All of them become rules of Claude Code first, so that only `agent.claude.rules` decides which rule is narrow or broad
 enough. From the files of a project only rules that deny or ask are imported. Formats:
-code.claude.com/docs/en/permissions, gemini-cli `docs/reference/configuration.md`, opencode.ai/docs/permissions.
+code.claude.com/docs/en/permissions, gemini-cli `docs/reference/configuration.md`. For OpenCode, see `opencode`.
 """
 
 from __future__ import annotations
@@ -107,50 +107,6 @@ def add_gemini_rules(file: SettingsFile) -> None:
             if match is not None and match[1] == "Bash":
                 rule = f"Bash({match[2]}:*)"  # Gemini CLI allows every command that begins with the text
             add_rule(file, effect, text, rule, "project", file.location(*path, text))
-
-
-def add_opencode_rules(file: SettingsFile) -> None:
-    """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
-    # `"permission": "deny"`, one effect for all tools, is valid in OpenCode but not a table.
-    file.report_invalid_table("permission", may_deny=file.values.get("permission") == "deny")
-    for tool, value in file.table("permission").items():
-        if not isinstance(value, Mapping):
-            _add_opencode_rule(file, tool, "*", value, tool, file.location("permission", tool))
-            continue
-        is_before_wildcard = "*" in value
-        for pattern, effect in value.items():
-            if pattern == "*":
-                is_before_wildcard = False
-            location = file.location("permission", tool, pattern)
-            label = f"{tool} {pattern}"
-            if effect == "allow" and is_before_wildcard:
-                file.add(SourceSetting("rule", f"allow {label}", location, reason="a later rule decides"))
-            else:
-                _add_opencode_rule(file, tool, pattern, effect, label, location)
-
-
-def _add_opencode_rule(file: SettingsFile, tool: str, pattern: str, value: object, label: str, location: str) -> None:
-    """Add a finding for one rule of OpenCode. `label` names the rule for the user; `*` matches every use.
-
-    `value` is the effect as it is in the file, so it may be of any type.
-    """
-    effect = next((known for known in RULE_EFFECTS if known == value), None)
-    claude_tool = CLAUDE_TOOLS.get(tool.lower(), tool)
-    covers_everything = pattern == "*"
-    if effect is None:
-        file.add(SourceSetting("rule", label, location, reason="is neither allow nor ask nor deny"))
-    elif effect == "ask" and covers_everything:
-        reason = "not needed: qcode asks, except for commands and files that are only read"
-        file.add(SourceSetting("rule", f"ask {label}", location, reason=reason))
-    elif effect == "allow" and covers_everything and claude_tool == "Bash":
-        reason = "a rule for every command is not imported"
-        file.add(SourceSetting("rule", f"allow {label}", location, reason=reason))
-    else:
-        rule = claude_tool
-        if not covers_everything:
-            body = f"domain:{pattern}" if claude_tool == "WebFetch" else pattern
-            rule = f"{claude_tool}({body})"
-        add_rule(file, effect, label, rule, "project", location)
 
 
 def _with_claude_tool(text: str) -> str:
