@@ -8,9 +8,10 @@ import re
 _CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
 _NAME = re.compile(
     "(?:Alibaba|Amazon|Anthropic|Azure|Bedrock|Claude|Codex|Cohere|Gemini|Google|Grok|Groq|Kimi|Llama|Microsoft"
-    "|Mistral|Moonshot|Ollama|Qwen|Together|Vertex|Git|Linux|Python|Windows|Zed|Enter|Esc|Tab)(?![a-z])"
+    "|Mistral|Moonshot|Ollama|Qwen|Together|Vertex|Git|Linux|Python|Windows|Zed|Enter|Esc|Tab"
+    "|(?:Notification|Stop) hook)(?![a-z])"
 )
-"""Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
+"""Providers, models, programs, keys and hooks in qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
 
 _BRANDS = {"openai": "OpenAI", "openrouter": "OpenRouter", "deepseek": "DeepSeek"}
 """Names of providers that begin a message and have a capital inside."""

@@ -31,6 +31,7 @@ def test_first_letter_of_a_sentence_becomes_small(text: str, expected: str) -> N
         "Ctrl+C was pressed",
         "Amazon's SDK found no key",
         "Ollama does not run",
+        "Stop hook make test: deny (0 s)",
         "Notes/Plan is a folder",
         "Makefile: permission denied",
         '"The key" is unknown',
