@@ -519,7 +519,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         request="write a huge file",
         title="A truncated file write",
-        result="a write that is truncated twice, never run, and then split into a skeleton and edits",
+        result="a call truncated at 8,000 tokens and again at 64,000; it never runs, and is split into several calls",
         pattern=_pattern(r"\b(huge|giant|enormous|(very|really) (long|big|large))\b.*\bfile\b"),
         play=_play_huge_write,
     ),
@@ -533,14 +533,14 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         request="a long reply",
         title="A reply truncated once",
-        result="about 10,000 tokens: truncated at 8,000, then retried with a larger output cap",
+        result="about 10,000 tokens: truncated at 8,000, then retried with a higher output limit",
         pattern=_pattern(r"\blong\b.*\b(reply|answer|text|guide|story|essay|output)\b"),
         play=_play_long,
     ),
     Scenario(
         request="overthink it",
         title="Endless thinking",
-        result="thinking fills the output cap twice, then the model is asked to answer",
+        result="thinking reaches the output limit twice, then the model is asked to answer",
         pattern=_pattern(r"\bover.?think|\bthink\w*\b.*\b(too long|too much|forever|without end)\b"),
         play=_play_overthinking,
     ),

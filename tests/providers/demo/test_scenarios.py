@@ -368,3 +368,12 @@ def test_call_that_plan_mode_denies_names_the_ways_out() -> None:
     reply = _after("run ls", denial, is_error=True)
     assert "You said" not in reply.text
     assert "make a plan" in reply.text
+
+
+@pytest.mark.parametrize("request_text", ["write a huge file", "a very long reply", "a long reply"])
+def test_list_names_truncations_by_their_limits_as_the_notices_do(request_text: str) -> None:
+    scenario = next(each for each in SCENARIOS if each.request == request_text)
+    assert "truncated at 8,000" in scenario.result
+    assert ("64,000" in scenario.result) == (request_text != "a long reply")
+    assert "twice" not in scenario.result
+    assert "cap" not in scenario.result.split()
