@@ -38,10 +38,14 @@ _KEY_GAP = " · "
 _TO_INTERRUPT, _STOP = " to interrupt", " stop"
 """The words after the key that interrupts: all of them, or a short form if they do not fit."""
 _MAX_ACTIVITY_CELLS = 120
+_MAX_WHOLE_ACTIVITY_CELLS = 48
+"""An activity up to this width is shown whole before the model is. A longer one loses its last words first."""
 _MIN_ACTIVITY_CELLS = 36
 _MIN_REASON_CELLS = 12
 _MIN_ACTIVITY_AFTER_HINT_CELLS = 8
 """The minimum width of the activity after a hint: a spinner and the key, such as `⠋ Ctrl+C`."""
+_ACTIVITY_SHARE = 0.4
+"""The share of their width that the activity gets at least if a hint is long; the hint loses clauses."""
 _WARNING_SHARE = 0.75
 """The share of the context window from which the line warns."""
 _ERROR_SHARE = 0.9
@@ -67,6 +71,7 @@ _DROP_ORDER = (
     "nearly full",  # these words
     "stop",  # this word after `Esc`
     "context",
+    "model beside activity",  # the model, beside a hint, or an activity that then fits
     "details",  # the duration and the last words of the activity
     "model",
     "restricted",
@@ -190,16 +195,21 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
     left_parts = {"key", "mode", "details", "hint", "stop"}
+    is_short = _activity(status, now, "", _MAX_ACTIVITY_CELLS).cell_length <= _MAX_WHOLE_ACTIVITY_CELLS
     for dropped in ("", *_DROP_ORDER):
-        _drop(dropped, status, facts, left_parts)
+        _drop(dropped, status, facts, left_parts, is_short=is_short)
         shown = [fact for fact in facts.values() if fact]
         if not shown:  # without facts, the long texts of the activity may fit
             yield _left_side(status, width, now, left_parts | {"details", "hint", "stop"}), shown
+            yield _left_side(status, width, now, left_parts | {"details", "stop"}), shown
         yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in shown), now, left_parts), shown
 
 
-def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: set[str]) -> None:
-    """Drop or shorten a part of `_DROP_ORDER`; do nothing if its condition does not hold."""
+def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: set[str], *, is_short: bool) -> None:
+    """Drop or shorten a part of `_DROP_ORDER`; do nothing if its condition does not hold.
+
+    `is_short`: the activity is short, so that it is shown whole before the model.
+    """
     is_turn_running = status.activity is not None
     is_nearly_full = _context_share(status) >= _WARNING_SHARE
     is_long_model = cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS
@@ -222,6 +232,8 @@ def _drop(dropped: str, status: Status, facts: dict[str, Content], left_parts: s
             facts["context"] = Content("")
         case "nearly full" if facts["context"]:
             facts["context"] = _context(status, has_bar=False, says_nearly_full=False)
+        case "model beside activity" if status.is_active and (status.hint or is_short):
+            facts["model"] = Content("")
         case "known problem" if is_turn_running:  # a running turn reports its problems itself
             del facts["problem"]
         case _:
@@ -303,7 +315,8 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     """
     if status.hint:
         free_cells = max_cells - cell_len(status.hint) - len(_GAP)
-        after = _activity(replace(status, hint=""), now, interrupt, max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS))
+        cells = max(free_cells, _MIN_ACTIVITY_AFTER_HINT_CELLS, int(max_cells * _ACTIVITY_SHARE))
+        after = _activity(replace(status, hint=""), now, interrupt, cells)
         gap = _GAP if after else ""
         hint = shorten_to_clauses(status.hint, max_cells - after.cell_length - len(gap))
         return Content.assemble((hint, "$text-warning"), gap if hint else "", after)

@@ -259,13 +259,16 @@ def test_cost_is_a_minimum_after_an_interrupted_reply_but_not_after_a_refused_re
     assert line.endswith(f"  {shown}")
 
 
+TYPING = QuestionState("typing an answer", "Enter send · Esc back")
+
+
 @pytest.mark.parametrize("width", [120, 80, 60, 40, 24])
 def test_hint_stands_before_the_activity_whose_key_stays(width: int) -> None:
     hinting = replace(FULL, mode="default", hint="type to replace the text · End to edit it")
     line = render_status(hinting, width, 112.5).plain
     assert "type" in line
     assert "Esc" in line.partition("type")[2]
-    assert ("writing" in line) == (width >= 80)
+    assert ("writing" in line) == (width >= 60)
     asking = replace(hinting, question=QuestionState("waiting for your answer", "Esc to interrupt"))
     assert "Esc" in render_status(asking, width, 112.5).plain.partition("type")[2]
 
@@ -283,6 +286,23 @@ def test_hint_stands_before_the_activity_whose_key_stays(width: int) -> None:
 def test_narrow_line_keeps_the_enter_key_of_the_text_field(action: str, keys: str, width: int, line: str) -> None:
     answering = Status(model="demo/demo", question=QuestionState(action, keys))
     assert render_status(answering, width, 0.0).plain.rstrip() == line
+
+
+@pytest.mark.parametrize(
+    ("hint", "question", "width", "line"),
+    [
+        ("", None, 60, "ask  ⠋ waiting for the model 5 s · Esc  claude-sonnet-4-5"),
+        ("", None, 50, "ask  ⠋ waiting for the model 5 s · Esc stop"),
+        ("copied 17 characters", None, 60, "ask  copied 17 characters  ⠋ waiting for the model 5 s · Esc"),
+        ("copied 17 characters", TYPING, 80, "ask  copied 17 characters  typing an answer · Enter send · Esc back"),
+        ("", TYPING, 60, "ask  typing an answer · Enter send · Esc back"),
+        ("type to replace the text · End to edit it", None, 60, "ask  type to replace the text  ⠋ waiting for… · Esc"),
+    ],
+)
+def test_activity_is_shown_before_the_model(hint: str, question: QuestionState | None, width: int, line: str) -> None:
+    busy = Status("anthropic/claude-sonnet-4-5", hint=hint, question=question)
+    busy = replace(busy, activity=Activity("waiting for the model", 0.0))
+    assert render_status(busy, width, 5.0).plain.split() == line.split()
 
 
 def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
