@@ -35,7 +35,15 @@ from qcode.agent.checkpoints.turn_changes import (
     content_without,
     files_of_turn,
 )
-from qcode.agent.sessions.history import FileState, Head, Move, MoveKind, SessionHistory, UserPrompt
+from qcode.agent.sessions.history import (
+    FileState,
+    Head,
+    Move,
+    MoveKind,
+    RecordedChange,
+    SessionHistory,
+    UserPrompt,
+)
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
@@ -58,6 +66,8 @@ class RewindPoint:
     """The time of the prompt (ISO 8601)."""
     files: tuple[str, ...] = ()
     """The files that its turn changed, for display."""
+    created: tuple[str, ...] = ()
+    """Those of `files` that did not exist before its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +190,14 @@ class Rewinder:
         points = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
             next_number = self._history.next_number if following is None else following.number
-            paths = [change.path for change in changes if prompt.number <= change.message_number < next_number]
+            first_changes: dict[str, RecordedChange] = {}
+            for change in changes:
+                if prompt.number <= change.message_number < next_number:
+                    first_changes.setdefault(self._label(change.path), change)
+            created = tuple(label for label, change in first_changes.items() if change.before is None)
             stored = self._history.stored[prompt.number]
-            files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            points.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))
+            text, timestamp = stored.typed_prompt, stored.entry.timestamp
+            points.append(RewindPoint(prompt.number, text, timestamp, tuple(first_changes), created))
         return tuple(points)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:

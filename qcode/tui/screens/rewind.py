@@ -55,15 +55,21 @@ class RewindScopePicker(Picker):
     ESCAPE = "back"
 
     def __init__(self, messages: Sequence[RewindPoint]) -> None:
-        files = {name for message in messages for name in message.files}
+        # A file that the first of these turns with it created is deleted by the rewind.
+        is_created: dict[str, bool] = {}
+        for message in messages:
+            for name in message.files:
+                is_created.setdefault(name, name in message.created)
+        deleted_count = sum(is_created.values())
         removed = f"removes {count_text(len(messages), 'turn')}"
-        restored = f"restores {count_text(len(files), 'file')}"
+        effects = (("restores", len(is_created) - deleted_count), ("deletes", deleted_count))
+        restored = ", ".join(f"{verb} {count_text(count, 'file')}" for verb, count in effects if count)
         rows = [
             PickerRow("both", "Conversation and files", f"{removed}; {restored}"),
             PickerRow("conversation", "Conversation only", f"{removed}; files stay unchanged"),
             PickerRow("files", "Files only", f"{restored}; conversation stays unchanged"),
         ]
-        if not files:
+        if not is_created:
             rows = [PickerRow("conversation", "Conversation", f"{removed}; no files were changed")]
         super().__init__(f"Rewind to the state before {quoted_line(messages[0].text, 40)}", rows)
 

@@ -259,8 +259,8 @@ def test_rewind_points_list_the_files_changed_after_them(tmp_path: Path) -> None
     runner.turn("one", a_txt=b"1", b_txt=b"2")
     runner.turn("two")
     runner.turn("three", a_txt=b"3")
-    found = [(own.text, own.files) for own in runner.rewinder.rewind_points()]
-    assert found == [("one", ("a.txt", "b.txt")), ("two", ()), ("three", ("a.txt",))]
+    found = [(own.text, own.files, own.created) for own in runner.rewinder.rewind_points()]
+    assert found == [("one", ("a.txt", "b.txt"), ("a.txt", "b.txt")), ("two", (), ()), ("three", ("a.txt",), ())]
 
 
 def test_undo_restores_links_that_a_command_replaced_removed_or_redirected(tmp_path: Path) -> None:

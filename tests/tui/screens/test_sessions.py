@@ -16,7 +16,7 @@ from textual import events
 from textual.screen import Screen
 
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
+from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, RewindPoint, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.context.window import ContextReport, context_text
@@ -89,9 +89,9 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         assert "Esc back" in run.screen
         assert [row.detail for row in run.app.screen.rows] == [  # type: ignore[attr-defined]  # a picker
-            "removes 2 turns; restores 1 file",
+            "removes 2 turns; deletes 1 file",
             "removes 2 turns; files stay unchanged",
-            "restores 1 file; conversation stays unchanged",
+            "deletes 1 file; conversation stays unchanged",
         ]
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
@@ -106,6 +106,25 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
         assert len(it.conversation.messages) > 2
 
     played(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("rewound_turns", "effect"),
+    [(2, "removes 2 turns; restores 1 file, deletes 1 file"), (1, "removes 1 turn; restores 2 files")],
+)
+def test_scope_of_a_rewind_counts_the_files_that_it_deletes(rewound_turns: int, effect: str) -> None:
+    turns = (
+        RewindPoint(1, "one", "", ("old.py", "new.py"), created=("new.py",)),
+        RewindPoint(3, "two", "", ("new.py", "old.py")),
+    )
+
+    async def test(run: Running) -> None:
+        screen = RewindScopePicker(turns[-rewound_turns:])
+        await run.app.push_screen(screen)
+        await run.until(lambda: bool(screen.rows))
+        assert screen.rows[0].detail == effect
+
+    drive(test)
 
 
 def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equal_messages_apart(
