@@ -21,6 +21,7 @@ from qcode.config.paths import with_tilde
 from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens import permission_text
+from qcode.tui.screens.pager import PagerScreen, hanging_lines
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import SteadyInput
 
@@ -84,6 +85,8 @@ class PermissionsScreen(Picker):
         if self._field_purpose:
             return (("Enter", self._field_purpose), ("Esc", "cancel"))
         *main_keys, arrow_keys = super().keys()
+        if self._shows_decisions and self.row is not None:
+            main_keys = [("Enter", "show all"), *(hint for hint in main_keys if hint[0] != "Enter")]
         tab, rule = ("Tab", "rules" if self._shows_decisions else "decisions"), self._highlighted_rule
         rule_keys = _RULE_KEYS[rule.scope] if rule is not None else ()
         return (*main_keys, tab, ("Ctrl+A", "add"), *rule_keys, ("Ctrl+T", "check"), arrow_keys)
@@ -95,6 +98,16 @@ class PermissionsScreen(Picker):
             return
         self._message_row_id = ""
         self._show_text(self._row_detail(row.id) if row is not None else "", "$muted")
+
+    def select(self, row: PickerRow) -> None:
+        """Show a decision in full above the list, so that Esc returns to the list; on a rule, close the screen."""
+        decision = self._decisions.get(row.id) if self._shows_decisions else None
+        if decision is None:
+            super().select(row)
+            return
+        text = permission_text.decision_text(decision)
+        title = f"Decision: {permission_text.decision_label(decision)}"
+        self.app.push_screen(PagerScreen(title, lambda width: hanging_lines(text, width)))
 
     def action_switch_list(self) -> None:
         """Switch between rules and decisions."""

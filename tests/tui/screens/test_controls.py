@@ -116,6 +116,29 @@ def test_key_hints_stay_on_the_screen_below_many_long_decisions(
     go(project, test, size)
 
 
+def test_enter_shows_all_of_a_long_decision(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    command = json.dumps({"command": "make test " * 200 + "&& touch the-end"})
+    project.permissions.record(ToolCall("c9", "shell", command), "ran", "it only reads")
+
+    async def test(run: Running) -> None:
+        screen = await opened(run, "/permissions", PermissionsScreen)
+        await run.pilot.press("tab")
+        await run.until(lambda: "Enter show all" in run.screen)
+        assert "the-end" not in run.screen
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.pilot.press("end")
+        await run.until(lambda: "the-end" in run.screen)
+        assert "ran without asking: it only reads" in run.screen
+        await run.pilot.press("escape")
+        await run.until(lambda: run.app.screen is screen)
+        await run.pilot.press("tab", "enter")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+
+    go(project, test)
+
+
 def test_rule_is_added_stored_and_removed(tmp_path: Path) -> None:
     project = Project(tmp_path)
 
