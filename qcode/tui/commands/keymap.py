@@ -51,8 +51,11 @@ def key_problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> I
         if command_id not in ids:
             yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, ids)}"
             continue
-        for key in _split_keys(keys):
-            if not _is_key(key):
+        for written in _written_keys(keys):
+            key = _textual_key(written)
+            if advice := _spelling_advice(written, key):
+                yield command_id, f'invalid key "{written}"; {advice}'
+            elif not _is_key(key):
                 yield command_id, f'unknown key "{key}"; write keys like ctrl+y, alt+enter, f5 or question_mark'
             elif key in owners:
                 yield command_id, f"{key} is already the key of {owners[key]}"
@@ -61,10 +64,14 @@ def key_problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> I
 
 def _split_keys(keys: str) -> tuple[str, ...]:
     """Return the keys in a comma-separated text, with Textual's names; none for `NO_KEY`."""
+    return tuple(map(_textual_key, _written_keys(keys)))
+
+
+def _written_keys(keys: str) -> list[str]:
+    """Return the keys in a comma-separated text as the user wrote them; none for `NO_KEY`."""
     if keys.strip().lower() == NO_KEY:
-        return ()
-    written_keys = [key.strip() for key in keys.split(",")]
-    return tuple(_textual_key(key) for key in written_keys if key)
+        return []
+    return [key.strip() for key in keys.split(",") if key.strip()]
 
 
 def _textual_key(key: str) -> str:
@@ -87,13 +94,32 @@ def _textual_key(key: str) -> str:
     return "+".join((*modifiers, last))
 
 
+def _spelling_advice(written: str, key: str) -> str:
+    """Return what to write instead of a key that no terminal reports, or that may mean two keys; empty for others.
+
+    `key` is the key with Textual's names. A terminal reports Shift+1 as the character that it types. `alt+Y` may be
+    Alt with Y or Alt with Shift; `Alt+Y` is written as on the keyboard and in the list of keys.
+    """
+    *modifiers, last = key.split("+")
+    if modifiers == ["shift"] and _is_character(last):
+        return 'write the character that it types, such as "!" for Shift+1'
+    if written.startswith("alt+") and modifiers == ["alt"] and written[-1:].isupper() and len(last) == 1:
+        return f"write alt+{last} or alt+shift+{last}"
+    return ""
+
+
 def _is_key(key: str) -> bool:
     """Return whether Textual can report `key`, which has Textual's names."""
     *modifiers, last = key.split("+")
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
-    if len(last) == 1 or last in _TEXTUAL_KEYS:
+    return _is_character(last) or last in _TEXTUAL_KEYS
+
+
+def _is_character(name: str) -> bool:
+    """Return whether a key types a character, such as `a`, `1` or `question_mark`. The keys Space and Tab do not."""
+    if len(name) == 1:
         return True
     # `key_to_character` accepts every Unicode name, such as `tangerine`, so the character must be on a keyboard.
-    character = key_to_character(last)
+    character = key_to_character(name)
     return character is not None and character in string.punctuation
