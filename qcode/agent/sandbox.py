@@ -22,7 +22,7 @@ from qcode.safety.verdict import Level, SandboxSupport
 if TYPE_CHECKING:
     from qcode.safety.sandbox.confinement import Confinement, MachineView
     from qcode.safety.sandbox.detection import Sandbox
-    from qcode.safety.sandbox.guard import Guard
+    from qcode.safety.sandbox.guard import FoundPaths, Guard
     from qcode.safety.sandbox.index import WorkspaceIndex
 
 _MAX_VIEW_AGE_S = 10.0
@@ -178,14 +178,15 @@ class SessionSandbox:
             self._warnings += lines
         return lines
 
-    def _protected_paths(self, level: Level) -> tuple[tuple[str, ...], bool]:
-        """Return the existing paths that a level protects, and whether the index is complete."""
+    def _protected_paths(self, level: Level) -> FoundPaths:
+        """Return the existing paths that a level protects."""
         from qcode.safety.sandbox.confinement import protected_outside
+        from qcode.safety.sandbox.guard import FoundPaths
 
         contents = self.index.refresh(is_forced=True)
         if level == "workspace":
-            return contents.control_paths, contents.is_complete
-        return (*contents.git_control_paths, *protected_outside(self._scope)), contents.is_complete
+            return FoundPaths(contents.control_paths, contents.is_complete)
+        return FoundPaths((*contents.git_control_paths, *protected_outside(self._scope)), contents.is_complete)
 
     def _restore_changes_so_far(self) -> None:
         """Restore protected files that running commands have changed so far."""

@@ -276,7 +276,7 @@ class Sourced(NamedTuple):
 
 def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> Sourced:
     """Return the key from the first variable of the provider that is set."""
-    return _first_set(spec.key_variables, environ)
+    return first_set(spec.key_variables, environ)
 
 
 def key_name(spec: ProviderSpec) -> str:
@@ -312,12 +312,12 @@ def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
             return ""
         if not spec.needs_key:
             variables += _AWS_VARIABLES
-    return _first_set(variables, environ).source
+    return first_set(variables, environ).source
 
 
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> Sourced:
     """Return the address from a variable, otherwise the built-in address, which has no source."""
-    configured = _first_set(spec.base_url_variables, environ)
+    configured = first_set(spec.base_url_variables, environ)
     if not configured.value:
         return Sourced(spec.base_url)
     if spec.name == "azure":
@@ -448,7 +448,7 @@ def login_command(spec: ProviderSpec) -> str:
     return f"qcode auth login {key_name(spec)}"
 
 
-def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> Sourced:
+def first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> Sourced:
     """Return the value of the first variable that is set, and its name as the source."""
     for variable in variables:
         if value := environ.get(variable, "").strip():

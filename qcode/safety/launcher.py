@@ -14,6 +14,7 @@ import subprocess
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from qcode.safety.paths import real_path
 from qcode.safety.protected_paths import is_within_any
@@ -21,6 +22,16 @@ from qcode.safety.protected_paths import is_within_any
 
 class ProgramUnavailable(Exception):  # noqa: N818  # a finding, not a failure
     """The program could not be started or timed out; the text is the reason in a few words."""
+
+
+class ProgramResult(NamedTuple):
+    """The result of a program that ended by itself."""
+
+    exit_code: int
+    """Negative if a signal ended the program."""
+    output: bytes
+    errors: bytes
+    """The text on standard error, empty unless `run` was told to keep it."""
 
 
 def find_program(name: str, path: str, excluded: Path | Iterable[Path]) -> str | None:
@@ -54,19 +65,18 @@ def run(
     timeout: float,
     *,
     cwd: str | None = None,
-    errors: list[bytes] | None = None,
-) -> tuple[int, bytes]:
-    """Run a program and return its exit code and output. Raise `ProgramUnavailable` if it cannot start or times out.
+    keeps_errors: bool = False,
+) -> ProgramResult:
+    """Run a program until it ends. Raise `ProgramUnavailable` if it cannot start or exceeds `timeout` seconds.
 
-    At the time limit, the program and its children are killed. Standard error is appended to `errors`, or dropped if
-    that is None.
+    At the time limit, the program and its children are killed. Standard error is dropped, unless `keeps_errors`.
     """
     try:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if errors is None else subprocess.PIPE,
+            stderr=subprocess.PIPE if keeps_errors else subprocess.DEVNULL,
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
@@ -75,9 +85,7 @@ def run(
         why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
         raise ProgramUnavailable(f"could not be started: {why}") from None
     try:
-        output, stderr = process.communicate(timeout=max(0.0, timeout))
-        if errors is not None:
-            errors.append(stderr)
+        output, errors = process.communicate(timeout=max(0.0, timeout))
     except subprocess.TimeoutExpired:
         raise ProgramUnavailable("took too long") from None
     finally:
@@ -86,7 +94,7 @@ def run(
             if process.poll() is None:  # otherwise the process ended right after the time limit
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return process.returncode, output
+    return ProgramResult(process.returncode, output, errors or b"")
 
 
 _BASH_TIMEOUT_S = 2.0
@@ -114,7 +122,7 @@ class BashSyntax:
     def _check(self, bash: str, command: str) -> str:
         argv = (bash, "--noprofile", "--norc", "-n", "-c", command)
         try:
-            code, _ = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)
+            result = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)
         except ProgramUnavailable as unavailable:
             return f"bash {unavailable}, so the syntax of the command could not be checked"
-        return "" if code == 0 else "bash rejects its syntax"
+        return "" if result.exit_code == 0 else "bash rejects its syntax"

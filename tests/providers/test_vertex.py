@@ -200,7 +200,7 @@ def test_missing_project_is_named(name: str) -> None:
     ],
 )
 def test_address_names_project_and_location(environ: dict[str, str], given: dict[str, str], address: str) -> None:
-    found, _ = vertex_address(environ, **given)
+    found = vertex_address(environ, **given).value
     assert found == address
     assert "/".join(split_address(found)[1:]) in found.replace("/locations", "")
 
@@ -211,7 +211,7 @@ def test_hosts_are_those_of_the_sdks() -> None:
     from google.oauth2.credentials import Credentials
 
     for location in ("global", "eu", "us", "europe-west1"):
-        host = split_address(vertex_address({}, project="p", location=location)[0])[0]
+        host = split_address(vertex_address({}, project="p", location=location).value).host
         token = Credentials(token="t")  # type: ignore[no-untyped-call]
         google = Client(vertexai=True, project="p", location=location, credentials=token)
         assert str(google._api_client._http_options.base_url).rstrip("/") == host

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.safety import git_repository, protected_paths
+from qcode.safety import git_contents, protected_paths
 from qcode.safety.git_repository import RepositoryProbe
 from qcode.safety.probes import Repository, TrackedFiles
 from qcode.safety.shell.ast import Word
@@ -125,8 +125,8 @@ def test_every_spelling_of_a_protected_name_is_found(repo: Path) -> None:
 @example("id_\u017f")
 def test_name_is_searched_for_exactly_if_it_is_protected(name: str) -> None:
     is_protected = protected_paths.is_secret(name) or protected_paths.is_key(name)
-    assert git_repository.is_secret_path(f"x/{name}") == is_protected
-    assert git_repository.is_secret_path(f"x/{unicodedata.normalize('NFD', name)}") == is_protected
+    assert git_contents.is_secret_path(f"x/{name}") == is_protected
+    assert git_contents.is_secret_path(f"x/{unicodedata.normalize('NFD', name)}") == is_protected
 
 
 def in_a_merged_branch(root: Path) -> None:
@@ -282,7 +282,7 @@ def test_history_that_was_removed_is_searched_from_the_start(repo: Path) -> None
 
 def test_slow_git_gives_no_answer(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = probe(repo)()
-    monkeypatch.setattr(git_repository, "TIMEOUT_S", 0.0)
+    monkeypatch.setattr(git_contents, "TIMEOUT_S", 0.0)
     assert found.find_tracked() is None
     assert found.find_history_secrets() is None
     assert found.find_linked_folder() == "a folder"

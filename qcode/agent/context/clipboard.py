@@ -72,10 +72,11 @@ class _Programs:
     def run(self, *argv: str) -> bytes:
         """Return the output of a program; empty if it fails, takes too long or prints too much."""
         try:
-            code, output = run(argv, self._env, _TIMEOUT_S)
+            result = run(argv, self._env, _TIMEOUT_S)
         except ProgramUnavailable:
             return b""
-        return output if code == 0 and len(output) <= 2 * MAX_IMAGE_BYTES else b""
+        is_usable = result.exit_code == 0 and len(result.output) <= 2 * MAX_IMAGE_BYTES
+        return result.output if is_usable else b""
 
 
 def _read_wayland(programs: _Programs) -> ClipboardContent:

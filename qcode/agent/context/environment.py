@@ -182,12 +182,12 @@ class _Git:
         from qcode.safety.launcher import ProgramUnavailable, run
 
         try:
-            code, output = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
+            result = run((*self._command, *arguments), self._env, self._deadline - time.monotonic())
         except ProgramUnavailable as unavailable:
             raise _StateUnknown(f"git {unavailable}") from None
-        if code != 0:
+        if result.exit_code != 0:
             raise _StateUnknown("git could not read the state of this repository")
-        return output
+        return result.output
 
 
 def _count_entries(fields: Sequence[bytes]) -> int:

@@ -208,18 +208,18 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
     from qcode.text.clean import one_line
     from qcode.text.numbers import exit_text
 
-    errors: list[bytes] = []
+    working_folder = str(folder) if folder.is_dir() else "/"
     try:
-        code, output = run(argv, env, COMMAND_TIMEOUT_S, cwd=str(folder) if folder.is_dir() else "/", errors=errors)
+        result = run(argv, env, COMMAND_TIMEOUT_S, cwd=working_folder, keeps_errors=True)
     except ProgramUnavailable as error:
         if str(error) == "took too long":
             raise ValueError(f"it did not end within {COMMAND_TIMEOUT_S:g} s") from None
         raise ValueError(f"{argv[0]} {error}") from None
-    lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
-    if code:
+    lines = [line for line in result.errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    if result.exit_code != 0:
         detail = f": {one_line(lines[-1], _MAX_ERROR_CHARS)}" if lines else ""
-        raise ValueError(exit_text(code) + detail)
-    key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
+        raise ValueError(exit_text(result.exit_code) + detail)
+    key = result.output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
     if not key:
         raise ValueError("it printed nothing")
     return key

@@ -250,8 +250,8 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
         "location": configured.location or "",
         "host": configured.base_url or "",
     }
-    address, variable = vertex_address(env, **names)
-    return Sourced(address, variable or with_tilde(str(settings.origin(f"providers.{spec.name}.project"))))
+    address = vertex_address(env, **names)
+    return Sourced(address.value, address.source or with_tilde(str(settings.origin(f"providers.{spec.name}.project"))))
 
 
 def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
+from qcode.providers.registry import Sourced, first_set
+
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 LOCATION_VARIABLES = ("GOOGLE_CLOUD_LOCATION", "CLOUD_ML_REGION")
 DEFAULT_LOCATION = "global"
@@ -20,27 +22,21 @@ _MULTI_REGIONS = ("us", "eu")
 _ADDRESS = re.compile(r"(.*)/projects/([^/]+)/locations/([^/]+)")
 
 
-def vertex_address(
-    environ: Mapping[str, str], *, project: str = "", location: str = "", host: str = ""
-) -> tuple[str, str]:
-    """Return an address, and the variable that supplied the project.
+def vertex_address(environ: Mapping[str, str], *, project: str = "", location: str = "", host: str = "") -> Sourced:
+    """Return an address whose source is the variable that supplied the project.
 
-    The variable is empty if `project` is given. Both are empty if there is no project.
+    The source is empty if `project` is given. Both are empty if there is no project.
     """
-    variable = ""
-    if not project:
-        project, variable = _first_set(PROJECT_VARIABLES, environ)
-    if not project:
-        return "", ""
-    if not location:
-        location, _ = _first_set(LOCATION_VARIABLES, environ)
-    location = location or DEFAULT_LOCATION
+    named = Sourced(project) if project else first_set(PROJECT_VARIABLES, environ)
+    if not named.value:
+        return Sourced()
+    location = location or first_set(LOCATION_VARIABLES, environ).value or DEFAULT_LOCATION
     base = host.rstrip("/") or _host(location)
-    return f"{base}/projects/{quote(project)}/locations/{quote(location)}", variable
+    return Sourced(f"{base}/projects/{quote(named.value)}/locations/{quote(location)}", named.source)
 
 
 def move_to_host(address: str, host: str) -> str:
-    """Return the address of the same project and location at another host."""
+    """Return the `address` of the same project and location at another `host`, which is a base URL."""
     _, project, location = split_address(address)
     return f"{host.rstrip('/')}/projects/{project}/locations/{location}"
 
@@ -66,9 +62,3 @@ def _host(location: str) -> str:
     if location in _MULTI_REGIONS:
         return f"https://aiplatform.{location}.rep.googleapis.com"
     return f"https://{location}-aiplatform.googleapis.com"
-
-
-def _first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value and the name of the first variable that is set, both empty if none is."""
-    values = ((environ.get(variable, "").strip(), variable) for variable in variables)
-    return next(((value, variable) for value, variable in values if value), ("", ""))

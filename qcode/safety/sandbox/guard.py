@@ -53,21 +53,29 @@ class RecordedPath:
     """The permission bits of a file."""
 
 
+class FoundPaths(NamedTuple):
+    """The result of a search for protected paths."""
+
+    paths: tuple[str, ...]
+    """The existing protected paths."""
+    is_complete: bool
+    """The search covered the whole workspace."""
+
+
 class Guard:
     """A record of protected paths that detects and undoes changes while one command runs. Thread-safe."""
 
     def __init__(
         self,
-        find: Callable[[], tuple[Iterable[str], bool]],
+        find: Callable[[], FoundPaths],
         mounted: Iterable[str],
         folder: str,
         is_harmless: Callable[[str], bool] = lambda path: False,
     ) -> None:
         """Record the current state.
 
-        `find` returns the existing protected paths, and whether the search was complete. `mounted` are paths that a
-        mount protects, so the command cannot change them. New versions are moved to `folder`. `is_harmless` returns
-        whether a new path may stay.
+        `find` searches for protected paths. `mounted` are paths that a mount protects, so the command cannot change
+        them. New versions are moved to `folder`. `is_harmless` returns whether a new path may stay.
         """
         self._find = find
         self._mounted_paths = frozenset(mounted)
@@ -77,8 +85,9 @@ class Guard:
         self._reported_lines: set[str] = set()
         self._lock = threading.Lock()
         self._start_ns = time.time_ns() - _CLOCK_GRAIN_NS
-        paths, self._is_complete = find()
-        self._before: dict[str, RecordedPath] = _record(paths, self._mounted_paths)
+        found = find()
+        self._is_complete = found.is_complete
+        self._before: dict[str, RecordedPath] = _record(found.paths, self._mounted_paths)
 
     def accept(self, paths: Iterable[str]) -> None:
         """Exempt paths that are about to change with the user's approval."""
@@ -104,8 +113,7 @@ class Guard:
 
     def _check(self) -> list[str]:
         accepted = self._accepted_paths
-        paths, _ = self._find()
-        new_paths = sorted(set(paths) - self._before.keys() - accepted)
+        new_paths = sorted(set(self._find().paths) - self._before.keys() - accepted)
         lines = [self._remove_new(path) for path in new_paths if not self._is_harmless(path) and self._is_new(path)]
         for path, recorded in self._before.items():
             if path not in accepted and path not in self._mounted_paths:

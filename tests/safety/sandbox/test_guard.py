@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.sandbox import nofollow
-from qcode.safety.sandbox.guard import MAX_RECORDED_BYTES, MAX_REPORTED, Guard
+from qcode.safety.sandbox.guard import MAX_RECORDED_BYTES, MAX_REPORTED, FoundPaths, Guard
 
 
 @pytest.fixture
@@ -23,9 +23,13 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+def steering_paths(root: Path) -> FoundPaths:
+    return FoundPaths(tuple(sorted(map(str, root.rglob("steer*")))), is_complete=True)
+
+
 def guard(root: Path, mounted: tuple[str, ...] = ()) -> Guard:
     """Return a guard of everything whose name begins with `steer`."""
-    return Guard(lambda: (sorted(map(str, root.rglob("steer*"))), True), mounted, str(root.parent / "aside"))
+    return Guard(lambda: steering_paths(root), mounted, str(root.parent / "aside"))
 
 
 def aside(root: Path) -> list[str]:
@@ -103,7 +107,7 @@ def test_changed_files_with_the_same_name_are_all_kept(root: Path) -> None:
 
 
 def test_new_protected_name_is_reported_and_stays_without_a_private_folder(root: Path) -> None:
-    watching = Guard(lambda: (sorted(map(str, root.rglob("steer*"))), True), (), "")
+    watching = Guard(lambda: steering_paths(root), (), "")
     (root / "steer").touch()
     (line,) = watching.check()
     assert "could not be removed" in line
@@ -117,7 +121,7 @@ def test_protected_name_missed_in_a_huge_tree_is_not_new(root: Path) -> None:
     while time.time_ns() < moment:  # the clock of a file system ticks more slowly
         pass
     found: list[str] = []
-    watching = Guard(lambda: (found, False), (), str(root.parent / "aside"))
+    watching = Guard(lambda: FoundPaths(tuple(found), is_complete=False), (), str(root.parent / "aside"))
     (root / "steer-new").touch()
     found += [str(root / "steer-old"), str(root / "steer-new")]
     (line,) = watching.check()
