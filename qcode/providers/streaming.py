@@ -440,25 +440,25 @@ class TextCallWatch:
         has_text_calls = bool(self._text_call_ids) and any(
             call.call_id in self._text_call_ids for message in request.messages for call in message.calls
         )
-        if has_text_calls and not self._sends_calls_as_text:
-            has_replied = False
-            try:
-                async with aclosing(_closing_events(self._inner.stream(request))) as events:
-                    async for event in events:
-                        has_replied = True
-                        yield event
-                return
-            except ProviderError as error:
-                if has_replied or error.kind is not ErrorKind.BAD_REQUEST:
-                    raise
+        requests = [request]
         if has_text_calls:
             from qcode.providers.text_calls.provider import as_text_history
 
-            request = replace(request, messages=as_text_history(request.messages))
-        async with aclosing(_closing_events(self._inner.stream(request))) as events:
-            async for event in events:
-                self._sends_calls_as_text = self._sends_calls_as_text or has_text_calls
-                yield event
+            as_text = replace(request, messages=as_text_history(request.messages))
+            requests = [as_text] if self._sends_calls_as_text else [request, as_text]
+        for sent in requests:
+            has_replied = False
+            try:
+                async with aclosing(_closing_events(self._inner.stream(sent))) as events:
+                    async for event in events:
+                        has_replied = True
+                        self._sends_calls_as_text = self._sends_calls_as_text or sent is not request
+                        yield event
+                return
+            except ProviderError as error:
+                is_rejected = error.kind is ErrorKind.BAD_REQUEST and not has_replied
+                if not is_rejected or sent is requests[-1]:
+                    raise
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._inner.model_names()

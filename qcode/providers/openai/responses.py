@@ -280,6 +280,15 @@ class _Item:
     """The index of the part of its reasoning that is being written."""
 
 
+@dataclass(frozen=True, slots=True)
+class _FinishedItem:
+    """The content of an output item that has ended."""
+
+    kind: BlockKind
+    text: str
+    opaque: Opaque | None = None
+
+
 class ResponsesDecoder:
     """A decoder of the events of one reply. `tag` makes generated call ids unique in a conversation."""
 
@@ -387,37 +396,40 @@ class ResponsesDecoder:
 
     def _item_done(self, index: int, item: JsonObject) -> list[ReplyEvent]:
         """End an item. Its content is used if there was no delta before."""
-        if index in self._done_indexes:
+        finished = None if index in self._done_indexes else self._finished(item)
+        if finished is None:
             return []
-        match item.get("type"):
-            case "message":
-                kind, text = BlockKind.TEXT, _message_text(item)
-                self._refusal = self._refusal or _refusal_in(item)
-                phase = text_in(item.get("phase"))
-                opaque = _opaque({"phase": phase}) if phase else None
-                for citation in _citations_in(item):
-                    self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
-            case "reasoning":
-                kind, text, opaque = BlockKind.REASONING, _reasoning_in(item), _encrypted_in(item)
-            case "web_search_call" if object_in(item.get("action")):
-                kind, text, opaque = BlockKind.REASONING, self._search(item), search_opaque(PROTOCOL, item)
-            case "function_call":
-                kind, text, opaque = BlockKind.CALL, text_in(item.get("arguments")), None
-            case other:
-                _log.info("skipped an item of type %r", other)
-                return []
         events = self._item_added(index, item)
         open_item = self._items.get(index)
         if open_item is None or not open_item.has_text:
-            events += self._write(index, kind, text)
+            events += self._write(index, finished.kind, finished.text)
             open_item = self._items.get(index)
-        if open_item is None and kind is BlockKind.REASONING and opaque is not None:
+        if open_item is None and finished.kind is BlockKind.REASONING and finished.opaque is not None:
             # Reasoning that is not shown must still be sent back.
-            open_item = _Item(self._blocks.begin(kind), kind)
+            open_item = _Item(self._blocks.begin(finished.kind), finished.kind)
             events += self._blocks.announce(open_item.block)
         self._items.pop(index, None)
         self._done_indexes.add(index)
-        return events if open_item is None else [*events, *self._blocks.end(open_item.block, opaque)]
+        return events if open_item is None else [*events, *self._blocks.end(open_item.block, finished.opaque)]
+
+    def _finished(self, item: JsonObject) -> _FinishedItem | None:
+        """Return the content of an item, None for an unknown type. Record its refusal, queries and cited pages."""
+        match item.get("type"):
+            case "message":
+                self._refusal = self._refusal or _refusal_in(item)
+                for citation in _citations_in(item):
+                    self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
+                phase = text_in(item.get("phase"))
+                return _FinishedItem(BlockKind.TEXT, _message_text(item), _opaque({"phase": phase}) if phase else None)
+            case "reasoning":
+                return _FinishedItem(BlockKind.REASONING, _reasoning_in(item), _encrypted_in(item))
+            case "web_search_call" if object_in(item.get("action")):
+                return _FinishedItem(BlockKind.REASONING, self._search(item), search_opaque(PROTOCOL, item))
+            case "function_call":
+                return _FinishedItem(BlockKind.CALL, text_in(item.get("arguments")))
+            case other:
+                _log.info("skipped an item of type %r", other)
+                return None
 
     def _search(self, item: JsonObject) -> str:
         """Record the queries of a search; return a line for the user about the search or the opened page."""

@@ -116,12 +116,10 @@ class CallEvents:
             case TextDelta():
                 return self._feed_text(event)
             case ReasoningDelta() | ToolArgsDelta():
-                earlier_events, number = self._number_of(event.block)
-                return [*earlier_events, replace(event, block=number)]
+                return self._renumbered(event)
             case ToolCallStarted():
-                earlier_events, number = self._number_of(event.block)
                 self._is_last_call_complete = True
-                return [*earlier_events, replace(event, block=number)]
+                return self._renumbered(event)
             case BlockEnded():
                 return self._end_block(event)
             case ReplyEnded():
@@ -145,14 +143,13 @@ class CallEvents:
         self._source_blocks.add(event.block)
         return [*earlier_events, *self._events_of(self._calls.feed(event.text))]
 
-    def _number_of(self, block: int) -> tuple[list[ReplyEvent], int]:
-        """Return the new number of a block that is not text, after the events that end the text before this block."""
-        number = self._new_numbers.get(block)
-        if number is not None:
-            return [], number
-        earlier_events = self._end_source()
-        self._new_numbers[block] = number = self._new_block()
-        return earlier_events, number
+    def _renumbered(self, event: ReasoningDelta | ToolArgsDelta | ToolCallStarted | BlockEnded) -> list[ReplyEvent]:
+        """Return an event of a block that is not text with its new number, after the end of the text before it."""
+        earlier_events: list[ReplyEvent] = []
+        if event.block not in self._new_numbers:
+            earlier_events = self._end_source()
+            self._new_numbers[event.block] = self._new_block()
+        return [*earlier_events, replace(event, block=self._new_numbers[event.block])]
 
     def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
         if event.block == self._source_block:
@@ -161,8 +158,7 @@ class CallEvents:
             return []
         if event.block in self._source_blocks:
             return [] if event.opaque is None else self._opaque_block(event.opaque)
-        earlier_events, number = self._number_of(event.block)
-        return [*earlier_events, replace(event, block=number)]
+        return self._renumbered(event)
 
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
         """End the current text block, after all held text. `is_cut`: the reply is truncated."""
@@ -183,7 +179,7 @@ class CallEvents:
             elif self._calls.ends_rejected and not self._generated_id_count:
                 rejected = self._calls.rejected_candidates
                 reason = rejected[-1].reason if rejected else "it is malformed"
-                event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a tool call sent as text: {reason}")
+                event = replace(event, stop=StopReason.MALFORMED_CALL, detail=reason)
         return [*events, event]
 
     def _events_of(self, parts: Iterable[ScannedPart], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
