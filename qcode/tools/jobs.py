@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
 from qcode.text.numbers import exit_text
-from qcode.tools.output import MAX_STORED_BYTES
+from qcode.tools.output import CollectedOutput, OutputFile
 from qcode.tools.processes import ProcessExit, run_program
 from qcode.values import dataclass
 
@@ -31,8 +31,8 @@ class Job:
 
     number: int
     command: str
-    path: Path | None
-    """The file with all output, None if it cannot be written."""
+    file: OutputFile | None
+    """The file with all output."""
     limit: int
     """The maximum number of characters of output kept in memory."""
     earlier_s: float = 0.0
@@ -54,11 +54,14 @@ class Job:
     task: asyncio.Task[None] | None = None
     readable: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
-    _file: int | None = None
-    _stored_bytes: int = 0
     _decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the file with all output, None if it cannot be written."""
+        return self.file.path if self.file is not None else None
 
     @property
     def state(self) -> str:
@@ -75,12 +78,8 @@ class Job:
     def add_output(self, data: bytes) -> None:
         """Add output. The latest part is kept in memory, all of it in the file, both up to a limit."""
         self._add_text(self._decoder.decode(data))
-        if self._file is not None and self._stored_bytes < MAX_STORED_BYTES:
-            try:
-                os.write(self._file, data[: MAX_STORED_BYTES - self._stored_bytes])
-            except OSError:
-                self.close()
-            self._stored_bytes += len(data)
+        if self.file is not None:
+            self.file.write(data)
 
     def _add_text(self, text: str) -> None:
         self._append_output(text)
@@ -101,7 +100,8 @@ class Job:
     def end_output(self) -> None:
         """End the output. An incomplete character at its end becomes a replacement character."""
         self._add_text(self._decoder.decode(b"", final=True))
-        self.close()
+        if self.file is not None:
+            self.file.close()
 
     def read(self) -> str:
         """Return and clear the unread output: the last state of each line, as the model gets it."""
@@ -122,40 +122,22 @@ class Job:
     def _with_omission(self, text: str, dropped: int) -> str:
         if not dropped:
             return text
-        hint = f"; all of it is in {self.path}" if self.path is not None else ""
+        hint = self.file.hint if self.file is not None else ""
         return f"[... {dropped:,} characters omitted{hint} ...]\n{text}"
 
     def _append_output(self, text: str) -> None:
         self.recent = (self.recent + text)[-self.limit :]
         self.total += len(text)
 
-    def continue_output(self, earlier: bytes, incomplete: bytes) -> None:
+    def continue_output(self, earlier: CollectedOutput) -> None:
         """Continue the output of a command that moves to the background.
 
-        `earlier` is its output so far. The call returned it, except for `incomplete`, the first bytes of a character at
-        its end.
+        The call returned the `earlier` output, except for the incomplete character at its end.
         """
-        if self._file is not None and earlier:
-            try:
-                os.write(self._file, earlier)
-            except OSError:
-                self.close()
-        self._stored_bytes = len(earlier)
-        self._append_output(earlier.removesuffix(incomplete).decode("utf-8", "replace"))
-        self._decoder.decode(incomplete)  # the other bytes of the character are still to come
-
-    def open(self) -> None:
-        """Create the file with all output. If that fails, `path` becomes None."""
-        if self.path is not None:
-            try:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            except OSError:
-                self.path = None
-
-    def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self.file is not None:
+            self.file.write(earlier.data)
+        self._append_output(earlier.data.removesuffix(earlier.incomplete).decode("utf-8", "replace"))
+        self._decoder.decode(earlier.incomplete)  # the other bytes of the character are still to come
 
 
 class Jobs:
@@ -193,8 +175,7 @@ class Jobs:
         self,
         command: str,
         program: asyncio.Task[ProcessExit],
-        earlier: bytes,
-        incomplete: bytes,
+        earlier: CollectedOutput,
         *,
         earlier_s: float,
         scratch: Path,
@@ -206,7 +187,7 @@ class Jobs:
         """
         job = self._add(command, scratch, limit)
         job.earlier_s = earlier_s
-        job.continue_output(earlier, incomplete)
+        job.continue_output(earlier)
         self._watch(job, lambda: program)
         assert job.task is not None
         # A task that is cancelled before its first step would never end its program.
@@ -241,9 +222,8 @@ class Jobs:
 
     def _add(self, command: str, scratch: Path, limit: int) -> Job:
         number = max(self._jobs, default=0) + 1
-        job = Job(number, command, scratch / f"job-{number}.txt", limit)
+        job = Job(number, command, OutputFile(scratch / f"job-{number}.txt"), limit)
         self._jobs[number] = job
-        job.open()
         return job
 
     def find(self, number: int) -> Job:

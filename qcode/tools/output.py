@@ -6,7 +6,7 @@ import codecs
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -25,6 +25,51 @@ _MAX_LIVE_CHARS = 15_900
 
 If there are more, only the latest are sent, after a line that counts the others.
 """
+
+
+class OutputFile:
+    """A new private file for an output, with a limited size. If creating or writing it fails, `path` becomes None."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Path | None = path
+        self._size = 0
+        """The number of bytes of the output, which may be more than the file contains."""
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError:
+            self.path = None
+
+    def write(self, data: bytes) -> None:
+        """Append output, up to `MAX_STORED_BYTES` in total."""
+        remaining = max(MAX_STORED_BYTES - self._size, 0)
+        self._size += len(data)
+        if self._descriptor is not None and remaining:
+            try:
+                os.write(self._descriptor, data[:remaining])
+            except OSError:
+                self.close()
+                self.path = None
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def hint(self) -> str:
+        """The end of a note about omitted text, which names the file; empty if there is none."""
+        stored = "all of it" if self._size <= MAX_STORED_BYTES else f"its first {MAX_STORED_BYTES:,} bytes"
+        return f"; {stored} in {self.path}" if self.path is not None else ""
+
+
+class CollectedOutput(NamedTuple):
+    """The bytes of an output so far."""
+
+    data: bytes
+    incomplete: bytes
+    """The bytes of an incomplete character at the end of `data`."""
 
 
 class OutputCollector:
@@ -46,37 +91,30 @@ class OutputCollector:
             from qcode.text.redrawn import RedrawnStream  # only the first command needs it
 
             self._redrawn, self._stream = _Excerpt(limit), RedrawnStream()
-        self._stored_bytes = 0
-        self._file: int | None = None
-        self._path: Path | None = None
+        self._file: OutputFile | None = None
         self._unstored: list[bytes] = []
+        """The output while no file is needed."""
 
     def add(self, data: bytes, *, is_last: bool = False) -> str:
         """Add output and return it as text; an incomplete character at its end is held back."""
         text = self._decoder.decode(data, final=is_last)
-        self._store(data)
-        was_long = self._raw.is_long
         self._raw.add(text)
-        if self._raw.is_long and not was_long:
-            self._open()
+        self._store(data)
         if self._stream is not None:
             self._redrawn.add(self._stream.add(text))
         return text
 
-    def collected_bytes(self) -> tuple[bytes, bytes]:
-        """Return all collected bytes, and the bytes of an incomplete character at their end.
-
-        Call it at most once, before `close`.
-        """
-        collected = b"".join(self._unstored)
-        if self._path is not None:
+    def collected(self) -> CollectedOutput:
+        """Return the output so far, up to `MAX_STORED_BYTES`. Call it at most once, before `close`."""
+        data = b"".join(self._unstored)
+        if self._file is not None and self._file.path is not None:
             try:
-                collected = self._path.read_bytes()
+                data = self._file.path.read_bytes()
             except OSError:
-                collected = b""
+                data = b""
         incomplete = self._decoder.getstate()[0]
         self._decoder.reset()
-        return collected, incomplete
+        return CollectedOutput(data, incomplete)
 
     def close(self) -> str:
         """Close the file and return the text for the model, which counts omitted characters and names the file."""
@@ -84,8 +122,7 @@ class OutputCollector:
         if self._stream is not None:
             self._redrawn.add(self._stream.end())
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            self._file.close()
         return self._redrawn.text(self._hint, counts_lines=False)
 
     def text_for_user(self) -> str:
@@ -94,32 +131,18 @@ class OutputCollector:
 
     @property
     def _hint(self) -> str:
-        is_whole = self._stored_bytes <= MAX_STORED_BYTES
-        stored = "all of it" if is_whole else f"its first {MAX_STORED_BYTES:,} bytes"
-        return f"; {stored} in {self._path}" if self._path else ""
-
-    def _open(self) -> None:
-        try:
-            self._path = self._folder() / f"shell-{os.urandom(4).hex()}.txt"
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            for data in self._unstored:
-                os.write(self._file, data)
-        except OSError:
-            self._path = None
-        self._unstored = []
+        return self._file.hint if self._file is not None else ""
 
     def _store(self, data: bytes) -> None:
-        """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
-        remaining = max(MAX_STORED_BYTES - self._stored_bytes, 0)
-        self._stored_bytes += len(data)
+        """Keep bytes in memory until the text is long, then append them to a file."""
         if not self._raw.is_long:
             self._unstored.append(data)
-        elif self._file is not None and remaining:
-            try:
-                os.write(self._file, data[:remaining])
-            except OSError:
-                os.close(self._file)
-                self._file = self._path = None
+            return
+        if self._file is None:
+            self._file = OutputFile(self._folder() / f"shell-{os.urandom(4).hex()}.txt")
+            self._file.write(b"".join(self._unstored))
+            self._unstored = []
+        self._file.write(data)
 
 
 class _Excerpt:

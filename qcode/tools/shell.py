@@ -23,7 +23,7 @@ from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
-from qcode.tools.output import LiveOutput, OutputCollector
+from qcode.tools.output import CollectedOutput, LiveOutput, OutputCollector
 from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
 from qcode.tools.workspace import Workspace
@@ -250,6 +250,37 @@ def _outcome(
 _FLUSH_INTERVAL_S = 0.05
 
 
+class _CommandOutput:
+    """The output of one command: collected and shown live, and passed to its job after it moved to the background."""
+
+    def __init__(self, context: ToolRunContext, scratch: Path) -> None:
+        self._collector = OutputCollector(context.max_output_chars, lambda: scratch, is_redrawn=True)
+        self._live = LiveOutput(context.output)
+        self.job: Job | None = None
+
+    def add(self, data: bytes) -> None:
+        if self.job is None:
+            self._live.add(self._collector.add(data))
+        else:
+            self.job.add_output(data)
+
+    def collected(self) -> CollectedOutput:
+        return self._collector.collected()
+
+    def result(self, process_exit: ProcessExit | None) -> CommandResult:
+        """Return the result of the command, with its output before it moved to the background."""
+        return CommandResult(self._collector.close(), self._collector.text_for_user(), process_exit, self.job)
+
+    async def flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_INTERVAL_S)
+            self._live.flush()
+
+    def close(self) -> None:
+        self._collector.close()
+        self._live.flush()
+
+
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """The result of a command that ended or moved to the background."""
@@ -278,44 +309,35 @@ async def run_command(
     A command that moves to the background gets the time limit of a job, and the job's file contains all its output.
     Cancelling ends the command and all its processes.
     """
-    collector = OutputCollector(context.max_output_chars, lambda: scratch, is_redrawn=True)
-    live = LiveOutput(context.output)
-    job: Job | None = None
-
-    def on_output(data: bytes) -> None:
-        if job is None:
-            live.add(collector.add(data))
-        else:
-            job.add_output(data)
-
+    output = _CommandOutput(context, scratch)
     limit = TimeLimit(timeout_s)
     clock = asyncio.get_running_loop().time
     started_at = clock()
-    running = run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
+    running = run_program(launch, cwd=cwd, environment=environment, on_output=output.add, timeout_s=limit)
     program = asyncio.ensure_future(running)
-    flush_task = asyncio.ensure_future(_flush_regularly(live))
+    flush_task = asyncio.ensure_future(output.flush_regularly())
     try:
-        if not await _has_ended(program, context) and context.jobs is not None:
-            limit.restart(MAX_JOB_S)
-            job = context.jobs.adopt(
-                command,
-                program,
-                *collector.collected_bytes(),
-                earlier_s=clock() - started_at,
-                scratch=scratch,
-                limit=context.max_output_chars,
-            )
-            return CommandResult(collector.close(), collector.text_for_user(), job=job)
-        return CommandResult(collector.close(), collector.text_for_user(), exit=program.result())
+        await _wait_for_end_or_move(program, context)
+        if program.done() or context.jobs is None:
+            return output.result(program.result())
+        limit.restart(MAX_JOB_S)
+        output.job = context.jobs.adopt(
+            command,
+            program,
+            output.collected(),
+            earlier_s=clock() - started_at,
+            scratch=scratch,
+            limit=context.max_output_chars,
+        )
+        return output.result(None)
     finally:
         flush_task.cancel()
-        collector.close()
-        live.flush()
+        output.close()
 
 
-async def _has_ended(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
-    """Wait until the program has ended; return False if the user moves it to the background before that."""
-    requested = asyncio.ensure_future(_background_requested(context))
+async def _wait_for_end_or_move(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> None:
+    """Wait until the program has ended, or the user moves it to the background. If cancelled, end the program."""
+    requested = asyncio.ensure_future(_wait_for_move(context))
     try:
         await asyncio.wait({program, requested}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -328,21 +350,14 @@ async def _has_ended(program: asyncio.Task[ProcessExit], context: ToolRunContext
         raise
     finally:
         requested.cancel()
-    return program.done()
 
 
-async def _background_requested(context: ToolRunContext) -> None:
+async def _wait_for_move(context: ToolRunContext) -> None:
     """Return when the user moves the command to the background; never return if that is not possible."""
     if context.background_requested is None or context.jobs is None:
         await asyncio.Event().wait()
         return
     await context.background_requested.wait()
-
-
-async def _flush_regularly(live: LiveOutput) -> None:
-    while True:
-        await asyncio.sleep(_FLUSH_INTERVAL_S)
-        live.flush()
 
 
 MAX_WAIT_S = 60.0

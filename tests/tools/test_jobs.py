@@ -10,6 +10,7 @@ import pytest
 
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import Json
+from qcode.tools import output
 from qcode.tools.jobs import MAX_JOBS, Jobs
 from qcode.tools.shell import JobsTool, Shell
 from qcode.tools.tool import ToolRunContext
@@ -128,6 +129,22 @@ def test_large_output_is_bounded_in_memory_and_complete_in_a_private_file(runner
         assert path is not None
         assert path.stat().st_size == 100_004
         assert path.stat().st_mode & 0o777 == 0o600
+
+    play(runner, scenes, limit=1_000)
+
+
+def test_output_beyond_the_size_of_the_file_is_announced_as_incomplete(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "MAX_STORED_BYTES", 500)
+
+    async def scenes(background: Background) -> None:
+        await background.shell("seq 1000; echo over")
+        text = await background.read_until(1, "over")
+        (job,) = background.jobs.all
+        assert job.path is not None
+        assert job.path.stat().st_size == 500
+        assert f"characters omitted; its first 500 bytes in {job.path} ...]" in text
 
     play(runner, scenes, limit=1_000)
 

@@ -256,7 +256,7 @@ def test_long_output_is_sent_with_its_end_and_a_note_about_the_rest(tmp_path: Pa
         await run.until(lambda: bool(conversation.attached_blocks))
         (block,) = conversation.attached_blocks
         assert isinstance(block, Text)
-        assert "characters omitted; all of it is in" in block.text
+        assert "characters omitted; all of it in" in block.text
         assert block.text.endswith("1999\n2000\n\n</job>")
         assert len(block.text) < 2_500
 
