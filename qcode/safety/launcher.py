@@ -31,7 +31,7 @@ class ProgramResult(NamedTuple):
     """Negative if a signal ended the program."""
     output: bytes
     errors: bytes
-    """The text on standard error, empty unless `run` was told to keep it."""
+    """The text on standard error, empty unless `run` got `keeps_errors`."""
 
 
 def find_program(name: str, path: str, excluded: Path | Iterable[Path]) -> str | None:
