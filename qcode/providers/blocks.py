@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from qcode.protocol.messages import Opaque
 from qcode.protocol.model import ModelRequest
@@ -38,6 +38,15 @@ class BlockKind(Enum):
     TEXT = "text"
     REASONING = "reasoning"
     CALL = "call"
+
+
+class StartedCall(NamedTuple):
+    """A call that `BlockWriter` has started."""
+
+    block: int
+    """The number of its block."""
+    events: list[ReplyEvent]
+    """The end of the block before it, and its start."""
 
 
 class BlockWriter:
@@ -92,11 +101,11 @@ class BlockWriter:
         self._open[block] = kind
         return block
 
-    def begin_call(self, call_id: str, name: str) -> tuple[int, list[ReplyEvent]]:
+    def begin_call(self, call_id: str, name: str) -> StartedCall:
         """Start a call; the open text or reasoning block ends first."""
         events = self.end_current()
         block = self.begin(BlockKind.CALL)
-        return block, [*events, ToolCallStarted(block, call_id, name)]
+        return StartedCall(block, [*events, ToolCallStarted(block, call_id, name)])
 
     def write(self, block: int, text: str) -> list[ReplyEvent]:
         """Append to an open block; text for an ended block is dropped."""
@@ -310,6 +319,15 @@ _MAX_MARK_CHARS = 48
 """The maximum length of a mark."""
 
 
+class SearchedText(NamedTuple):
+    """The text that `MarkSearch` releases."""
+
+    passed: str
+    """Text that is certainly not in a call."""
+    from_mark: str
+    """The text from a mark on, empty if no mark was found."""
+
+
 class MarkSearch:
     """A search in the text of a reply, in chunks of any size, for the position at which a call as text may begin.
 
@@ -332,8 +350,8 @@ class MarkSearch:
         self._passed_texts = [joined]
         return joined
 
-    def feed(self, text: str) -> tuple[str, str]:
-        """Return the text that is certainly not in a call, and the text from a mark on, empty if there is no mark."""
+    def feed(self, text: str) -> SearchedText:
+        """Add text; return it up to the first mark and from there on. The possible start of a mark is held back."""
         window, self._held_text = self._held_text + text, ""
         mark = _MARK.search(window)
         position = len(window) if mark is None else mark.start()
@@ -341,11 +359,11 @@ class MarkSearch:
             position = self._object_in(window, position)
         if position < len(window):
             self.add_text(window[:position])
-            return window[:position], window[position:]
+            return SearchedText(window[:position], window[position:])
         passed = window[: len(window) - _count_undecided(window)]
         self._held_text = window[len(passed) :]
         self.add_text(passed)
-        return passed, ""
+        return SearchedText(passed, from_mark="")
 
     def flush(self) -> str:
         """Return the text that was held back."""

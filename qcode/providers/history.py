@@ -166,16 +166,24 @@ class _CachedMessage(NamedTuple):
     encoded: list[Json]
 
 
+class UnsettledMessages(NamedTuple):
+    """The messages at the end of a conversation whose encoding may still change."""
+
+    messages: Sequence[Message]
+    used_ids: set[str]
+    """The call ids in the messages before them."""
+
+
 class EncodedMessages:
     """The encoded history of the last requests of a client, so that each message is encoded and written once.
 
-    `field` is the name of the history in the request body, `writer` a JSON encoder with the format of the host's SDK.
-    Messages are cached by identity, because comparing their texts would take as long as encoding them. A message that
-    is not in the last two requests is dropped from the cache. Never change a value that `encode_once` returned.
+    `field_name` is the field of the request body with the history, `writer` an encoder with the format of the host's
+    SDK. Messages are cached by identity, because comparing their texts would take as long as encoding them. A message
+    that is not in the last two requests is dropped from the cache. Never change a value that `encode_once` returned.
     """
 
-    def __init__(self, field: str = "messages", writer: json.JSONEncoder = COMPACT) -> None:
-        self._field = field
+    def __init__(self, field_name: str = "messages", writer: json.JSONEncoder = COMPACT) -> None:
+        self._field_name = field_name
         self._writer = writer
         # The JSON of each encoded value by the `id` of the value, for the current and the previous request.
         self._texts: dict[int, _CachedJson] = {}
@@ -202,8 +210,8 @@ class EncodedMessages:
         encode: Callable[[Sequence[Message], set[str]], Sequence[Json]],
         *,
         limit: int | None = None,
-    ) -> tuple[Sequence[Message], set[str]]:
-        """Encode the messages whose encoding is final; return the other messages, and the call ids before them.
+    ) -> UnsettledMessages:
+        """Encode the messages whose encoding is final; return the other messages.
 
         `body` adds the encoded messages to the request. `encode` encodes messages; its second argument is the set of
         the call ids before these messages, to which it adds their call ids. `variant` names the settings that change
@@ -238,7 +246,7 @@ class EncodedMessages:
         if messages:
             self._conversations[id(messages[0])] = settled
         self._settled_part = settled
-        return messages[count:], set(settled.call_ids)
+        return UnsettledMessages(messages[count:], set(settled.call_ids))
 
     def _take_settled(self, messages: Sequence[Message], variant: str) -> _SettledPart:
         """Take the settled part of this conversation out of the cache; drop the least recently used conversation.
@@ -266,7 +274,7 @@ class EncodedMessages:
         for name, value in fields.items():
             before = comma if parts else "{"
             start = f"{before}{self._writer.encode(name)}{colon}"
-            if name != self._field or not isinstance(value, list):
+            if name != self._field_name or not isinstance(value, list):
                 parts.append(f"{start}{self._writer.encode(value)}".encode())
                 continue
             parts.append(f"{start}[".encode())
@@ -421,6 +429,13 @@ def opaque_origin(address: str) -> str:
     return f"{host}{port}{parts.path.rstrip('/')}"
 
 
+class _FilteredMessages(NamedTuple):
+    """The messages of a conversation, and their filtered form."""
+
+    messages: tuple[Message, ...] = ()
+    filtered: tuple[Message, ...] = ()
+
+
 class OpaqueFilter:
     """A filter of requests to the host `origin` that removes the opaque data of other hosts.
 
@@ -429,21 +444,21 @@ class OpaqueFilter:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        # The messages of a conversation and their filtered form, by the `id` of the first message.
-        self._cache: dict[int, tuple[tuple[Message, ...], tuple[Message, ...]]] = {}
+        # The keys are the `id`s of the first messages.
+        self._cache: dict[int, _FilteredMessages] = {}
 
     def filter_request(self, request: ModelRequest) -> ModelRequest:
         """Return the request with only the opaque data of this host, and without the host in its source."""
         messages = request.messages
         if not self.origin or not messages:
             return request
-        previous, filtered = self._cache.pop(id(messages[0]), ((), ()))
-        count = _count_same(previous, messages)
+        previous = self._cache.pop(id(messages[0]), _FilteredMessages())
+        count = _count_same(previous.messages, messages)
         added = (_with_own_opaque(message, f"@{self.origin}") for message in messages[count:])
-        filtered = (*filtered[:count], *added)
+        filtered = (*previous.filtered[:count], *added)
         while len(self._cache) >= _MAX_CONVERSATIONS:
             del self._cache[next(iter(self._cache))]
-        self._cache[id(messages[0])] = (messages, filtered)
+        self._cache[id(messages[0])] = _FilteredMessages(messages, filtered)
         return replace(request, messages=filtered)
 
 

@@ -535,17 +535,17 @@ class _WatchedReply:
         block = event.block
         is_new_block = self._text_block not in (None, block)
         events = self._release_text() if is_new_block else []
-        passed, marked = self._search.feed(event.text)
+        searched = self._search.feed(event.text)
         is_open = self._text_block == block and block in self._blocks
         self._text_block = block
-        if passed or not event.text:
-            events.append(event if passed == event.text else TextDelta(block, passed))
+        if searched.passed or not event.text:
+            events.append(event if searched.passed == event.text else TextDelta(block, searched.passed))
             self._blocks.add(block)
             is_open = True
-        if marked:
+        if searched.from_mark:
             from qcode.providers.text_calls.tail import begin_tail
 
             text_block = block if is_open else None
             self._reader = begin_tail(self._request, self._call_facts, self._search, set(self._blocks), text_block)
-            events += self._reader.feed(TextDelta(block, marked))
+            events += self._reader.feed(TextDelta(block, searched.from_mark))
         return events

@@ -407,11 +407,12 @@ class AnthropicDecoder(EndState):
             return []
         self._call_count += 1
         call_id = text_in(block.get("id")) or generate_call_id(self._tag, self._response_id, self._call_count)
-        self._numbers[index], events = self._blocks.begin_call(call_id, name)
+        started = self._blocks.begin_call(call_id, name)
+        self._numbers[index] = started.block
         if isinstance(block.get("input"), dict) and block["input"]:
             # Some servers send the whole input here and no deltas. It is used only if no delta follows.
             self._whole_inputs[index] = json.dumps(block["input"], ensure_ascii=False)
-        return events
+        return started.events
 
     def _delta(self, event: JsonObject) -> list[ReplyEvent]:
         index = _index(event)

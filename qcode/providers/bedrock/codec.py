@@ -327,9 +327,10 @@ class BedrockDecoder(EndState):
             return []
         self._call_count += 1
         call_id = text_in(call.get("toolUseId")) or generate_call_id(self._tag, "", self._call_count)
-        self._numbers[index], events = self._blocks.begin_call(call_id, name)
+        started = self._blocks.begin_call(call_id, name)
+        self._numbers[index] = started.block
         self._kinds[index] = BlockKind.CALL
-        return events
+        return started.events
 
     def _delta(self, index: int, delta: JsonObject) -> list[ReplyEvent]:
         if isinstance(delta.get("text"), str):
@@ -346,7 +347,7 @@ class BedrockDecoder(EndState):
         return []
 
     def _write(self, index: int, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
-        """Append to a block. Text, or a signature without text, starts a block of text or reasoning."""
+        """Append to the block at `index`, which starts with its first text or signature if it is not a call."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
             if kind is BlockKind.CALL or not (text or is_signed):

@@ -73,18 +73,20 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
     With `encoded`, the body lacks the messages whose encoding is final; `encoded.body` adds them.
     """
-    wants_signatures = _generation(request.model) >= (3, 0)
+    is_generation_3_or_later = _generation(request.model) >= (3, 0)
     unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
         unsettled, used_ids = encoded.encode_settled(
-            unsettled, variant=f"{wants_signatures}", encode=partial(_contents, wants_signatures=wants_signatures)
+            unsettled,
+            variant=f"{is_generation_3_or_later}",
+            encode=partial(_contents, is_generation_3_or_later=is_generation_3_or_later),
         )
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking
-    contents = _contents(unsettled, used_ids, wants_signatures=wants_signatures)
+    contents = _contents(unsettled, used_ids, is_generation_3_or_later=is_generation_3_or_later)
     body: JsonObject = {"contents": contents, "generationConfig": config}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
@@ -107,18 +109,18 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     return body
 
 
-def _contents(messages: Sequence[Message], used_ids: set[str], *, wants_signatures: bool) -> list[Json]:
-    """Return messages in the form of the API. If `wants_signatures`, a call requires a signature (generation 3)."""
+def _contents(messages: Sequence[Message], used_ids: set[str], *, is_generation_3_or_later: bool) -> list[Json]:
+    """Return messages in the form of the API. Generation 3 requires signatures of calls, and images inside results."""
     contents: list[JsonObject] = []
     names: dict[str, str] = {}
     for message in normalize_messages(messages, used_ids=used_ids):
         if message.role == "user":
             role = "user"
-            parts = _user(message, names, images_in_results=wants_signatures) or [{"text": _EMPTY}]
+            parts = _user(message, names, images_in_results=is_generation_3_or_later) or [{"text": _EMPTY}]
         else:
             names = {call.call_id: call.name for call in message.calls}
             role = "model"
-            parts = _assistant(message, wants_signatures=wants_signatures)
+            parts = _assistant(message, needs_signatures=is_generation_3_or_later)
         if not parts:
             continue
         previous = contents[-1]["parts"] if contents and contents[-1]["role"] == role else None
@@ -153,7 +155,7 @@ def _user(message: Message, names: Mapping[str, str], *, images_in_results: bool
     return parts
 
 
-def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
+def _assistant(message: Message, *, needs_signatures: bool) -> list[Json]:
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
     for block in assistant_blocks(message.blocks):
@@ -184,7 +186,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
             part["thoughtSignature"] = signature
         parts.append(part)
     # The first of several parallel calls carries the signature of all of them.
-    if wants_signatures and calls and not any("thoughtSignature" in call for call in calls):
+    if needs_signatures and calls and not any("thoughtSignature" in call for call in calls):
         calls[0]["thoughtSignature"] = UNSIGNED_CALL
     return list(parts)
 
@@ -379,9 +381,13 @@ class GeminiDecoder(EndState):
         if not call_id or call_id in self._call_ids:
             call_id = generate_call_id(self._tag, self._response_id, self._call_count)
         self._call_ids.add(call_id)
-        block, events = self._blocks.begin_call(call_id, name)
+        started = self._blocks.begin_call(call_id, name)
         arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
-        return [*events, *self._blocks.write(block, arguments), *self._blocks.end(block, opaque)]
+        return [
+            *started.events,
+            *self._blocks.write(started.block, arguments),
+            *self._blocks.end(started.block, opaque),
+        ]
 
     def _report_usage(self, counts: JsonObject) -> list[ReplyEvent]:
         if not counts:

@@ -297,7 +297,11 @@ class CallDeltas:
         if call is None:
             if not name:
                 return []
-            call, events = self._begin(call_id, index, name, response_id)
+            if not call_id or call_id in self._by_id:
+                call_id = generate_call_id(self._tag, response_id, len(self._calls) + 1)
+            started = self._blocks.begin_call(call_id, name)
+            events = started.events
+            call = self._record(call_id, _StreamedCall(started.block, index, name))
         self._last = call
         text = _arguments(function.get("arguments"))
         if text:
@@ -320,18 +324,13 @@ class CallDeltas:
         is_continued = call is not None and name == call.name and not call.is_closed
         return call if is_continued else None
 
-    def _begin(
-        self, call_id: str, index: int | None, name: str, response_id: str
-    ) -> tuple[_StreamedCall, list[ReplyEvent]]:
-        if not call_id or call_id in self._by_id:
-            call_id = generate_call_id(self._tag, response_id, len(self._calls) + 1)
-        block, events = self._blocks.begin_call(call_id, name)
-        call = _StreamedCall(block, index, name)
+    def _record(self, call_id: str, call: _StreamedCall) -> _StreamedCall:
+        """Record a call that has started; return it."""
         self._calls.append(call)
         self._by_id[call_id] = call
-        if index is not None:
-            self._by_index[index] = call
-        return call, events
+        if call.index is not None:
+            self._by_index[call.index] = call
+        return call
 
 
 def _arguments(value: Json) -> str:

@@ -371,9 +371,9 @@ class ResponsesDecoder:
             return []
         self._call_count += 1
         call_id = text_in(item.get("call_id")) or generate_call_id(self._tag, self._response_id, self._call_count)
-        block, events = self._blocks.begin_call(call_id, name)
-        self._items[index] = _Item(block, BlockKind.CALL)
-        return events
+        started = self._blocks.begin_call(call_id, name)
+        self._items[index] = _Item(started.block, BlockKind.CALL)
+        return started.events
 
     def _write(self, index: int, kind: BlockKind, text: str, part: Json = None) -> list[ReplyEvent]:
         """Append to the block of an item. The first text of an item starts its block, except for a call."""

@@ -91,9 +91,9 @@ class TailCalls:
             if self._held_texts:
                 text = self._follow(text, visible)
                 continue
-            passed, from_mark = self._search.feed(text)
-            visible.append(passed)
-            text = self._begin(from_mark, visible) if from_mark else ""
+            searched = self._search.feed(text)
+            visible.append(searched.passed)
+            text = self._begin(searched.from_mark, visible) if searched.from_mark else ""
         return _visible("".join(visible))
 
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
@@ -190,8 +190,8 @@ class TailCalls:
 
     def _accepts_form(self, form: str) -> bool:
         """Return whether calls may have this form. JSON without a mark is often only an example."""
-        is_unmarked = form in ("json", "fence")
-        if not is_unmarked:
+        is_marked = form not in ("json", "fence")
+        if is_marked:
             return True
         is_whole_reply = not self._search.before.strip()
         had_call_before = self._call_facts.form == form
