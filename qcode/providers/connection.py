@@ -10,11 +10,27 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import field
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.text.clean import quoted
 from qcode.values import dataclass
+
+
+class Sourced(NamedTuple):
+    """A key or an address, and the variable, setting or command that supplied it; both empty if none did."""
+
+    value: str = ""
+    source: str = ""
+
+
+def first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> Sourced:
+    """Return the value of the first variable that is set, and its name as the source."""
+    for variable in variables:
+        if value := environ.get(variable, "").strip():
+            return Sourced(value, variable)
+    return Sourced()
 
 
 @dataclass(frozen=True, slots=True)

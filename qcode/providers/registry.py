@@ -8,11 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers import azure
-from qcode.providers.connection import Connection, Timeouts, check_address, describe_key, is_local, strip_version
+from qcode.providers.connection import (
+    Connection,
+    Sourced,
+    Timeouts,
+    check_address,
+    describe_key,
+    first_set,
+    is_local,
+    strip_version,
+)
 from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, is_openai, openai_quirks
 from qcode.values import dataclass
 
@@ -267,13 +276,6 @@ def custom_provider(
     )
 
 
-class Sourced(NamedTuple):
-    """A key or an address, and the variable, setting or command that supplied it; both empty if none did."""
-
-    value: str = ""
-    source: str = ""
-
-
 def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> Sourced:
     """Return the key from the first variable of the provider that is set."""
     return first_set(spec.key_variables, environ)
@@ -446,11 +448,3 @@ def is_sendable(key: str) -> bool:
 def login_command(spec: ProviderSpec) -> str:
     """Return the command that stores a key for `spec`. Messages say that a stored key comes from this command."""
     return f"qcode auth login {key_name(spec)}"
-
-
-def first_set(variables: tuple[str, ...], environ: Mapping[str, str]) -> Sourced:
-    """Return the value of the first variable that is set, and its name as the source."""
-    for variable in variables:
-        if value := environ.get(variable, "").strip():
-            return Sourced(value, variable)
-    return Sourced()

@@ -24,9 +24,9 @@ from qcode.config.settings import DEFAULT, Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
 from qcode.protocol.provider import Provider
 from qcode.providers import registry
-from qcode.providers.connection import Timeouts, is_local
+from qcode.providers.connection import Sourced, Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
-from qcode.providers.registry import PROVIDERS, ProviderSpec, Sourced, is_sendable, key_name
+from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
 from qcode.providers.sdk import run_in_thread
 from qcode.providers.streaming import SdkProvider
 from qcode.safety.redaction import Redactor

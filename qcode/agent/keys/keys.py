@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.providers import registry
-from qcode.providers.registry import ProviderSpec, Sourced
+from qcode.providers.connection import Sourced
+from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Price
 from qcode.providers import registry
-from qcode.providers.connection import Timeouts, is_local
+from qcode.providers.connection import Sourced, Timeouts, is_local
 from qcode.providers.history import opaque_origin
-from qcode.providers.registry import Sourced
 from qcode.providers.sdk import run_in_thread
 from qcode.providers.streaming import TextCallWatch
 from qcode.safety.policy import Policy

@@ -25,9 +25,9 @@ from qcode.protocol.errors import (
     UsageError,
 )
 from qcode.providers import registry
-from qcode.providers.connection import is_command, is_local
+from qcode.providers.connection import Sourced, is_command, is_local
 from qcode.providers.openai.quirks import MaxTokensField
-from qcode.providers.registry import PROVIDERS, ProviderSpec, Sourced, WireProtocol
+from qcode.providers.registry import PROVIDERS, ProviderSpec, WireProtocol
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
