@@ -22,7 +22,7 @@ from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import MAX_CHUNK_CHARS, ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResult, WireError
 from qcode.agent.agent import Agent
-from qcode.agent.outcomes import incomplete_reason, summary
+from qcode.agent.outcomes import incomplete_reason, stops_turn, summary
 from qcode.agent.permissions import why_not_read
 from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replay_messages
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
@@ -393,9 +393,9 @@ class EditorSession:
             client.wire.ask,
             has_forms=client.has_forms,
         )
-        if isinstance(decision, approvals.CancelTurn):
+        if isinstance(decision, approvals.CancelTurn) or stops_turn(approval, decision):
+            self._cancel(prompt)  # before the answer, which may end the turn with an error
             conversation.answer(approval.id, Deny())
-            self._cancel(prompt)
             return
         conversation.answer(approval.id, decision)
         self._send_changed_settings()

@@ -24,6 +24,7 @@ from qcode.protocol.approvals import (
     RateLimitApproval,
     RepeatedCall,
     ToolApproval,
+    TurnApproval,
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import (
@@ -154,6 +155,15 @@ def decision_without_user(approval: CallApproval) -> Decision:
             return Deny()
         case ToolApproval() | PlanApproval():
             return Deny(UNAPPROVED)
+
+
+def stops_turn(approval: TurnApproval, decision: Decision) -> bool:
+    """Return whether a user's decision cancels the turn: a No without a reason to `ImpossibleCall`.
+
+    The front end cancels the turn instead of passing this decision on, because the turn would end with an error, as in
+    a run without a user.
+    """
+    return isinstance(approval, ImpossibleCall) and decision == Deny()
 
 
 _LIMIT_FLAGS: Mapping[Limit, str] = {

@@ -150,7 +150,7 @@ CHANGE_APPROACH = "the same call gave the same result several times; change the 
 class ImpossibleCall:
     """May the model try again, although its last calls cannot run (an unknown tool, or missing arguments)?
 
-    Decided by `Allow`, by `Deny`, which ends the turn, or by `Deny` with a reason, which goes to the model instead.
+    Decided by `Allow`, by `Deny`, which cancels the turn, or by `Deny` with a reason, which goes to the model instead.
     """
 
     call: ToolCall

@@ -155,6 +155,16 @@ def test_answer_that_was_not_offered_denies(answer: object, connect: Connect, wo
     assert not (work / "b.txt").exists()
 
 
+@pytest.mark.parametrize("answer", [select("deny"), CANCELLED])
+def test_refusal_to_let_the_model_try_again_cancels_the_turn(answer: object, connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("fly", to="moon"),)) for _ in range(4)]
+    with connect([*script, Turn(text="Never.")], choose=lambda _: answer) as editor:
+        result = editor.prompt(editor.open(work), "go")
+        (asked,) = [item["params"] for item in editor.asked]
+    assert "Let it try again?" in asked["toolCall"]["title"]
+    assert result["stopReason"] == "cancelled"
+
+
 def test_cancelled_permission_request_ends_the_turn(connect: Connect, work: Path) -> None:
     script = [Turn(calls=(call("shell", command="touch b.txt"),)), Turn(text="Never.")]
     with connect(script, choose=lambda _: CANCELLED) as editor:

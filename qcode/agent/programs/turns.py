@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_args
 
 from qcode.agent.options import check_limits
-from qcode.agent.outcomes import AnswerSoFar, decision_without_user, incomplete_reason, subtype
+from qcode.agent.outcomes import AnswerSoFar, decision_without_user, incomplete_reason, stops_turn, subtype
 from qcode.agent.programs.answer_schema import AnswerType
 from qcode.agent.programs.faults import describe_fault, is_fault
 from qcode.agent.programs.results import Result
@@ -330,7 +330,11 @@ class TurnStream:
             return
 
         async def answer() -> None:
-            self._conversation.answer(approval.id, await self._decide(approval))
+            decision = await self._decide(approval)
+            if stops_turn(approval, decision):
+                self._conversation.cancel()
+            else:
+                self._conversation.answer(approval.id, decision)
 
         self._start_task(answer())
 

@@ -13,12 +13,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.outcomes import UNEXPECTED_END
+from qcode.agent.outcomes import UNEXPECTED_END, stops_turn
 from qcode.agent.settings import Setting
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Deny,
-    ImpossibleCall,
     Question,
     TurnApproval,
     TurnOptions,
@@ -409,7 +408,7 @@ class LinearApp:
         # A No without a reason stops the turn; to a question of a tool server, it declines only that question.
         is_of_server = isinstance(approval, Question) and bool(approval.server)
         is_stop = decision == Deny() and not is_of_server
-        if is_stop and isinstance(approval, ImpossibleCall):
+        if stops_turn(approval, decision):
             self.stop()  # before the answer, which would end the turn with an error
         self.agent.conversation.answer(approval.id, decision)
         if is_stop:

@@ -29,6 +29,7 @@ from qcode import (
     Deny,
     ErrorKind,
     File,
+    ImpossibleCall,
     IncompleteError,
     LimitError,
     ModelError,
@@ -108,6 +109,28 @@ def test_denied_change_is_not_among_the_changes(tmp_path: Path) -> None:
     result, _ = use(tmp_path, [Call("write", path="a.txt", content="one\n"), "Done."], lambda it: it.run("write"), no)
     assert [denial.call.name for denial in result.denials] == ["write"]
     assert result.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("decision", "outcome", "reply_count"),
+    [
+        (Deny(), Outcome.CANCELLED, 4),
+        (Deny("call no tool"), Outcome.END_TURN, 5),
+        (Allow(), Outcome.END_TURN, 5),
+        (None, Outcome.ERROR, 4),
+    ],
+)
+def test_decision_about_calls_that_cannot_run_ends_or_continues_the_turn(
+    decision: Decision | None, outcome: Outcome, reply_count: int, tmp_path: Path
+) -> None:
+    async def decide(approval: Approval) -> Decision | None:
+        assert isinstance(approval, ImpossibleCall)
+        return decision
+
+    wrong: list[Reply] = [Call("fly", to="moon") for _ in range(4)]
+    approve = None if decision is None else decide
+    result, _ = use(tmp_path, [*wrong, "All right."], lambda it: it.run("go", check=False), approve)
+    assert (result.outcome, result.num_turns) == (outcome, reply_count)
 
 
 def test_change_of_a_sub_agent_is_among_the_changes(tmp_path: Path) -> None:
