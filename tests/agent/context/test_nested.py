@@ -37,7 +37,8 @@ class Monorepo:
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Monorepo:
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Monorepo:
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))  # an agent stores the lengths of replies there
     return Monorepo(tmp_path)
 
 
