@@ -170,6 +170,8 @@ class ToolOutcome:
     is_signal: bool = False
     """The call was recorded and did not run."""
     sandbox: SandboxUse = ""
+    command_files: tuple[str, ...] = ()
+    """The files that a command changed, named as in diffs."""
 
     @property
     def shown_text(self) -> str:

@@ -83,6 +83,11 @@ def text_in(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
+def texts_in(value: Json) -> tuple[str, ...]:
+    """Return the texts in a list; none for another value."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
 def count_in(value: Json) -> int | None:
     """Return a token count, or None if `value` is not a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):

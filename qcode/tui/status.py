@@ -438,10 +438,12 @@ def closing_text(event: TurnEnded, changes: DiffCount) -> str:
     """Return the line that closes a turn, such as `34 s · 2 files +9 -4 · $0.03`; it may be empty."""
     if event.seconds is None:
         return ""
-    files = count_text(len(changes.files), "file")
+    files = count_text(len(changes.files), "file") if changes.files else ""
+    if changes.has_diff:
+        files += f" +{changes.added} -{changes.removed}"
     parts = (
         duration_text(event.seconds) if event.seconds >= 1 else "",
-        f"{files} +{changes.added} -{changes.removed}" if changes.files else "",
+        files,
         cost_text(event.cost) if event.cost else "",
     )
     return " · ".join(filter(None, parts))

@@ -517,6 +517,14 @@ def test_turn_that_renames_a_file_ends_with_one_file() -> None:
     assert record.of("mark") == [("mark", "2 s · 1 file +1 -1")]
 
 
+def test_closing_line_counts_files_that_commands_changed_once() -> None:
+    over = replace(ended(cost=None), seconds=2.0)
+    ran = ToolFinished(call(), ToolOutcome("x", is_error=True, command_files=("a.py", "c.py")), "failed")
+    assert present(ran, over).of("mark") == [("mark", "2 s · 2 files")]
+    edited = ToolFinished(call(call_id="c2"), ToolOutcome("x", diff=DIFF), "done")
+    assert present(edited, ran, over).of("mark") == [("mark", "2 s · 2 files +1 -2")]
+
+
 def test_turn_ends_with_its_time_files_and_cost() -> None:
     one, two, lost = call(call_id="c1"), call(call_id="c2"), call(call_id="c3")
     done = [

@@ -62,7 +62,7 @@ class Checkpoints:
         self._workspace.recorder = self._recorder = Recorder(session)
         self._current_rewinder: Rewinder | None = None
         self._rewinder_folders: tuple[Path, ...] = ()  # the folders of the workspace for which the rewinder was made
-        self._compare_task: asyncio.Task[int] | None = None
+        self._compare_task: asyncio.Task[tuple[Path, ...]] | None = None
 
     @property
     def _rewinder(self) -> Rewinder:
@@ -147,7 +147,7 @@ class Checkpoints:
             raise ValueError(str(impossible)) from None
 
     async def watch_changes(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
-        """Run the command `work` and record the files that it changed. Add their number to the outcome's summary."""
+        """Run the command `work` and record the files that it changed. Add them to the outcome and its summary."""
         try:
             async with self._watch_lock:
                 if self._watch is None:
@@ -165,7 +165,7 @@ class Checkpoints:
         finally:
             # If the call is cancelled during the scan, the command was never started. Otherwise this has no effect.
             work.close()
-        return _with_count(outcome, changed)
+        return _with_files(outcome, tuple(map(self._workspace.show, changed)))
 
     async def wait_until_recorded(self) -> None:
         """Wait until the changes of an interrupted command are recorded."""
@@ -178,19 +178,19 @@ class Checkpoints:
         return (*self._recorder.take_warnings(), *watched)
 
 
-def _record_all(watch: FolderWatch, recorder: Recorder) -> int:
-    """Record the changes that a watch observed, and return their number."""
+def _record_all(watch: FolderWatch, recorder: Recorder) -> tuple[Path, ...]:
+    """Record the changes that a watch observed, and return the paths."""
     differences = watch.differences()
     for difference in differences:
         recorder.record_observed(difference)
-    return len(differences)
+    return tuple(difference.path for difference in differences)
 
 
-def _with_count(outcome: ToolOutcome, changed: int) -> ToolOutcome:
-    if not changed:
+def _with_files(outcome: ToolOutcome, names: tuple[str, ...]) -> ToolOutcome:
+    if not names:
         return outcome
-    files = f"{count_text(changed, 'file')} changed"
-    return replace(outcome, summary=f"{outcome.summary}, {files}" if outcome.summary else files)
+    count = f"{count_text(len(names), 'file')} changed"
+    return replace(outcome, summary=f"{outcome.summary}, {count}" if outcome.summary else count, command_files=names)
 
 
 _NEW_FILE_MODE = 0o644

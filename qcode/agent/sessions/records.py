@@ -46,7 +46,7 @@ from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Ro
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Usage
-from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
+from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in, texts_in
 
 _USAGE_FIELDS = tuple(member.name for member in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
@@ -412,6 +412,8 @@ def result_to_json(result: ShownResult, content: str, redact: Callable[[str], st
     row |= {name: redact(text) for name, text in texts.items() if text}
     if result.seconds is not None:
         row["seconds"] = round(result.seconds, 3)
+    if result.command_files:
+        row["files"] = [redact(name) for name in result.command_files]
     if result.ran_arguments:
         row["ran"] = redact_arguments(result.ran_arguments, redact)
     if result.output is not None:
@@ -435,7 +437,8 @@ def result_from_json(value: Json, content: str) -> ShownResult | None:
     duration = float(seconds) if isinstance(seconds, (int, float)) else None
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
     sandbox = cast("SandboxUse", value.get("sandbox") if value.get("sandbox") in get_args(SandboxUse) else "")
-    return ShownResult(cast("CallState", state), summary, diff, duration, display, ran, problems, sandbox)
+    files = texts_in(value.get("files"))
+    return ShownResult(cast("CallState", state), summary, diff, duration, display, ran, problems, sandbox, files)
 
 
 def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:

@@ -470,6 +470,7 @@ class SessionTranscript:
             ran_arguments,
             outcome.problems,
             outcome.sandbox,
+            outcome.command_files,
         )
         self.session.record_result(result, display)
 

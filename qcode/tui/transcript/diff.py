@@ -217,15 +217,18 @@ def _first_added(rows: Sequence[DiffRow]) -> int:
 
 @dataclass(slots=True)
 class DiffCount:
-    """The number of added and removed lines in several diffs, and the paths of their files."""
+    """The number of added and removed lines in several diffs, the paths of their files, and those without a diff."""
 
     files: set[str] = field(default_factory=set)
     """The paths; a moved file has only its new one."""
     added: int = 0
     removed: int = 0
+    has_diff: bool = False
+    """Whether lines were counted. The lines of a file that a command changed are unknown."""
 
     def add(self, diff: str) -> None:
         for file in file_diffs([diff]):
+            self.has_diff = True
             self.files.add(file.path)
             self.added += file.added
             self.removed += file.removed
