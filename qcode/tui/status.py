@@ -438,12 +438,11 @@ def closing_text(event: TurnEnded, changes: DiffCount) -> str:
     """Return the line that closes a turn, such as `34 s · 2 files +9 -4 · $0.03`; it may be empty."""
     if event.seconds is None:
         return ""
-    files = count_text(len(changes.files), "file") if changes.files else ""
-    if changes.has_diff:
-        files += f" +{changes.added} -{changes.removed}"
+    files = count_text(len(changes.files), "file")
+    lines = f"+{changes.added} -{changes.removed}" if changes.has_diff else "changed"
     parts = (
         duration_text(event.seconds) if event.seconds >= 1 else "",
-        files,
+        f"{files} {lines}" if changes.files else "",
         cost_text(event.cost) if event.cost else "",
     )
     return " · ".join(filter(None, parts))
