@@ -109,6 +109,10 @@ class AttemptRecord:
     """The output tokens of a call that the output limit truncated, so that it never ran; estimated."""
 
 
+CANCELLED_NOTE = "Interrupted."
+"""The note of a reply that was cancelled."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
     """The end of a reply, exactly one per reply."""

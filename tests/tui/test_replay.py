@@ -27,7 +27,7 @@ from qcode.protocol.approvals import (
     TurnOptions,
 )
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApiCalls, ApprovalRequested, ToolStarted, TurnEvent
+from qcode.protocol.events import CANCELLED_NOTE, ApiCalls, ApprovalRequested, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason, TextDelta
@@ -307,6 +307,17 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     assert UNFINISHED in " ".join(row.strip() for row in rows)
     assert is_shown_by_resume(talked.conversation, interrupted)
     assert not is_shown_by_resume(talked.conversation, "1 record was skipped in this session: unreadable or misplaced.")
+    talked.conversation.release()
+
+
+def test_reply_that_was_cut_by_a_closed_terminal_is_marked_as_unfinished(tmp_path: Path) -> None:
+    """SIGHUP and SIGTERM end qcode after it stored the text so far, and before the end of the turn is stored."""
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    session = talked.conversation.session
+    session.append(user("and then"))
+    session.append(assistant(Text("Half of")), note=CANCELLED_NOTE)
+    rows = replayed_rows(talked, is_resumed=True)
+    assert UNFINISHED in " ".join(row.strip() for row in rows)
     talked.conversation.release()
 
 

@@ -25,7 +25,7 @@ from qcode.agent.sessions.records import (
     str_field,
     summaries_from_json,
 )
-from qcode.protocol.events import AttemptRecord, TurnEnded
+from qcode.protocol.events import CANCELLED_NOTE, AttemptRecord, TurnEnded
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
@@ -300,11 +300,15 @@ def _read_intent(last: StoredMessage, record: JsonObject) -> None:
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
-    """Return whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
+    """Return whether qcode ended during the last turn.
+
+    No end of the turn is stored, and a reply or a result is missing, or the reply was cancelled when qcode ended.
+    """
     last = messages[-1] if messages else None
     if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False
-    return last.entry.message.role == "user" or bool(last.entry.message.calls)
+    message = last.entry.message
+    return message.role == "user" or bool(message.calls) or last.entry.note == CANCELLED_NOTE
 
 
 def is_about_interrupted_turn(notice: str) -> bool:

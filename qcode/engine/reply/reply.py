@@ -57,6 +57,7 @@ from qcode.engine.reply.state import (
 )
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
+    CANCELLED_NOTE,
     ContinuationAttempt,
     Notice,
     OutputEscalated,
@@ -197,7 +198,7 @@ class Reply:
             case AtRateLimit(after_wait=NeedsModel(attempt=attempt)):
                 pass
         effects = state.keep_longest_text(attempt, is_interrupted=True)
-        return effects + state.finish("cancelled", termination="cancelled", note="Interrupted.")
+        return effects + state.finish("cancelled", termination="cancelled", note=CANCELLED_NOTE)
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
         """Record the ended attempt, classify it, and carry out the decision about it."""
