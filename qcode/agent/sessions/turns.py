@@ -16,7 +16,7 @@ from itertools import takewhile
 from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, state_text, verb
 from qcode.agent.context.attachments import Attachment, parse_attached
 from qcode.agent.outcomes import ending_notice, requests_note
-from qcode.agent.sessions.history import HistoryEntry, SessionEnd, SessionHistory, StoredMessage, is_a_prompt
+from qcode.agent.sessions.history import HistoryEntry, SessionEnd, SessionHistory, StoredMessage
 from qcode.agent.sessions.loader import (
     NEVER_RUN,
     NOT_RUN_IN_COPY,
@@ -186,7 +186,7 @@ class SessionStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionTurn:
-    """A prompt and the messages before the next prompt."""
+    """The messages of a turn: its prompt, replies and results, and prompts that were added while it ran."""
 
     number: int
     """Counted from 1."""
@@ -274,7 +274,7 @@ def session_turns(
     turns: list[list[SessionStep]] = []
     usages_by_turn: list[list[TurnUsage]] = []
     for entry in _entries(history, "open" if is_running else history.end):
-        begins_turn = is_a_prompt(entry.message) and not entry.is_filled_in
+        begins_turn = any(history.stored[number].is_turn_start for number in entry.numbers)
         if begins_turn or not turns:
             turns.append([])
             usages_by_turn.append([])

@@ -114,6 +114,18 @@ def test_every_format_contains_all_messages(export_format: ExportFormat) -> None
         assert part in text, part
 
 
+def test_prompt_added_to_a_running_turn_begins_no_other_turn() -> None:
+    """The numbers are those of `/rewind`, `/copy` and `/diff`, in which such a prompt belongs to its turn."""
+    messages = (user("first"), assistant(Text("One.")), user("and this"), assistant(Text("Two.")), user("second"))
+    history = SessionHistory()
+    for number, message in enumerate(messages):
+        begins_turn = message.role == "user" and number != 2
+        history.add(StoredMessage(HistoryEntry(message, numbers=(number,)), begins_turn))
+    turns = turns_of(history)
+    assert [[step.entry.message for step in turn.steps] for turn in turns] == [[*messages[:4]], [messages[4]]]
+    assert "and this" in export_turns(turns, ABOUT, ExportRequest("md", "", "1", has_tools=True))
+
+
 def test_json_contains_the_messages_value_for_value() -> None:
     page = json.loads(written("json"))
     assert tuple(message_from_json(message) for message in page["messages"]) == SAID
