@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from qcode.agent.call_titles import call_in_words, main_argument, sandbox_note, shown_state
-from qcode.agent.context.attachments import attached_lines
+from qcode.agent.context.attachments import attached_lines, hook_notice
 from qcode.agent.outcomes import (
     ending_notice,
     fallback_text,
@@ -172,8 +172,7 @@ class Presenter:
             case ToolFinished():
                 self._finish_tool(event)
             case SteeringAdded():
-                self._interaction.show_steering(event.text)
-                self._show_attached(event.attached, event.text)
+                self._show_steering(event)
             case UsageUpdated():
                 self._status.show_usage(event)
             case Waiting() | LimitReached() | ModelFellBack():
@@ -207,6 +206,13 @@ class Presenter:
         self._is_user_turn = True
         self._changes = DiffCount()
         self._set_activity("starting")
+
+    def _show_steering(self, event: SteeringAdded) -> None:
+        if notice := hook_notice(event.text):  # a Stop hook continues the turn
+            self._transcript.add_notice("info", notice)
+        else:
+            self._interaction.show_steering(event.text)
+        self._show_attached(event.attached, event.text)
 
     def _show_attached(self, blocks: Sequence[Block], typed: str) -> None:
         if lines := attached_lines(blocks, typed):

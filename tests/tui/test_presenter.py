@@ -25,6 +25,7 @@ from qcode.protocol.events import (
     PartialRestored,
     ReplyFinished,
     Retry,
+    SteeringAdded,
     StepStarted,
     ToolCallProgress,
     ToolFinished,
@@ -331,6 +332,11 @@ def test_mark_of_a_turn_that_was_interrupted_during_a_wait_names_the_wait_after_
     (_, first), (_, second) = present(*events, over, over).of("mark")
     assert first.startswith(mark)
     assert second == "interrupted · 12 s"
+
+
+def test_message_of_a_stop_hook_is_a_notice_and_no_prompt() -> None:
+    shown = present(SteeringAdded('<hook event="Stop">\nThe tests fail.\n</hook>'))
+    assert shown.of("notice") == [("notice", "info", "Stop hook: The tests fail.")]
 
 
 def test_note_of_a_reply_is_shown_once() -> None:

@@ -253,6 +253,19 @@ def test_prompt_is_shown_as_typed_and_not_as_sent(tmp_path: Path) -> None:
     assert rows[0] == "> /review src"
 
 
+def test_text_of_hooks_is_not_shown_as_a_prompt(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    session = talked.conversation.session
+    session.append(Message("user", (Text('<hook event="UserPromptSubmit">\nbranch main\n</hook>'), Text("fix it"))))
+    session.append(assistant(Text("Fixed.")))
+    session.append(user('<hook event="Stop">\nThe tests fail.\n</hook>'), is_turn_start=False)
+    rows = replayed_rows(talked)
+    assert "> fix it" in rows
+    assert not any("<hook" in row or "branch main" in row for row in rows)
+    assert any("Stop hook: The tests fail." in row for row in rows)
+    talked.conversation.release()
+
+
 def test_old_session_without_display_data_still_replays(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [*EDITS, *DENIED], "1", "2")
     session_id = talked.conversation.session_id

@@ -50,10 +50,10 @@ _ESCAPED = lazy_pattern(r"\\(.)")
 _TAG = lazy_pattern(r"</(?=(?:file|folder|shell|job|aside|resource)\b)", re.IGNORECASE)
 
 
-# A block of this module: `<file path="a.py" lines="1-9">`, the content, `</file>`.
+# A block of this module: `<file path="a.py" lines="1-9">`, the content, `</file>`. Hooks write `<hook event="Stop">`.
 _ATTACHED = lazy_pattern(
-    r'<(?P<kind>file|folder|shell|job|aside|resource) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?'
-    r'(?: lines="(?P<lines>[-\d]+)")?[^>\n]*>\n'
+    r'<(?P<kind>file|folder|shell|job|aside|resource|hook) (?:path|line|event)="(?P<name>[^"]*)"'
+    r'(?: result="(?P<result>[^"\n]*)")?(?: lines="(?P<lines>[-\d]+)")?[^>\n]*>\n'
     r"(?P<content>.*)\n</(?P=kind)>",
     re.DOTALL,
 )
@@ -234,9 +234,9 @@ class Attachment:
     """The parts of an attached block."""
 
     kind: str
-    """`file`, `folder`, `shell`, `job`, `aside` or `resource`."""
+    """`file`, `folder`, `shell`, `job`, `aside`, `resource` or `hook`."""
     name: str
-    """The path, the command line, the question, or the name of the resource."""
+    """The path, the command line, the question, the name of the resource, or the event of the hook."""
     content: str
     result: str = ""
     """The outcome of a command or job; empty for other kinds."""
@@ -256,6 +256,12 @@ def parse_attached(text: str) -> Attachment | None:
         result=_attribute_value(match["result"] or ""),
         lines=match["lines"] or "",
     )
+
+
+def hook_notice(text: str) -> str:
+    """Return `Stop hook: fix the tests` for a message that a hook sent to the model; empty for any other text."""
+    attached = parse_attached(text)
+    return f"{attached.name} hook: {attached.content}" if attached is not None and attached.kind == "hook" else ""
 
 
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:

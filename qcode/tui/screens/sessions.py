@@ -124,6 +124,8 @@ class SessionPicker(Picker):
         except ValueError as refusal:
             preview.update(Content.styled(str(refusal), "$text-warning"))
             return
+        if self.row is None:
+            return  # meanwhile the filter hides all sessions
         lines = preview_of(messages, width)
         passage = self._passages.get(session_id, "")
         if passage:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from qcode.agent.context.attachments import Attachment, attached_lines, parse_attached
+from qcode.agent.context.attachments import Attachment, attached_lines, hook_notice, parse_attached
 from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_interrupted_turn
 from qcode.agent.sessions.partial import COPIED_REPLY, KILLED_REPLY
@@ -191,6 +191,9 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             show_attached(block.text, transcript, item.jobs, number)
     if item.typed_text:
         typed_texts = [item.typed_text]
+    # The text of a hook before a prompt is not shown, as in a running turn.
+    elif notice := hook_notice(typed_text(item.message)):
+        transcript.add_notice("info", notice)
     for text in typed_texts:
         transcript.add_user(text)
     # The last block is the prompt itself.

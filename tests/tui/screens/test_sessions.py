@@ -39,7 +39,7 @@ from qcode.tui.terminal import driver
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, drive, make_agent, running, until_ready
-from tests.tui.scripted import FixedClock, ScriptedConversation
+from tests.tui.scripted import FixedClock, ScriptedConversation, ScriptedLibrary
 from tests.tui.staged_app import StagedApp
 
 
@@ -800,6 +800,29 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
     played(tmp_path, test)
 
 
+def test_preview_of_a_session_that_the_filter_hides_is_not_shown() -> None:
+    """`/resume WORDS` highlights the first session, and WORDS hide it before its preview is read."""
+    may_read = threading.Event()
+
+    class Library(ScriptedLibrary):
+        def sessions(self) -> tuple[SessionInfo, ...]:
+            return (SessionInfo("20261127-a", "Fix the parser", "demo/demo", 100.0, 2),)
+
+        def preview(self, session_id: str) -> tuple[Message, ...]:
+            assert may_read.wait(10)
+            return (user("fix it"),)
+
+    async def test(run: Running) -> None:
+        await run.app.push_screen(SessionPicker(Library(), lambda: 300.0, filter_text="zzqq"))
+        await run.until(lambda: "No match" in run.screen)
+        may_read.set()
+        await run.until(lambda: not [worker for worker in run.app.workers if worker.group == "preview"])
+        await run.pilot.pause()
+        assert "qcode --resume" not in run.screen
+
+    drive(test)
+
+
 class SessionRows(Picker):
     COLUMNS = SessionPicker.COLUMNS
 
@@ -1055,7 +1078,8 @@ def test_interrupted_turn_is_known_as_such_live_and_in_a_resumed_session(tmp_pat
 def test_preview_shows_typed_text_without_attachments() -> None:
     shell = shell_block("make test", ToolOutcome("3 passed", summary="exit 0"))
     file = Text('<file path="a.py">\nsecret lines\n</file>')
-    messages = (Message("user", (shell, file, Text("look @a.py"))), assistant(Text("I see.")))
+    hook = Text('<hook event="UserPromptSubmit">\nbranch main\n</hook>')
+    messages = (Message("user", (hook, shell, file, Text("look @a.py"))), assistant(Text("I see.")))
     assert preview_of(messages, 60).plain == "› !make test look @a.py\n  I see."
 
 
