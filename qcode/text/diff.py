@@ -54,10 +54,12 @@ class BoundedMatcher(SequenceMatcher[_T]):
     def __init__(self, a: Sequence[_T], b: Sequence[_T], *, autojunk: bool = True, steps: Steps | None = None) -> None:
         self._steps = steps or Steps()
         self._blocks: list[Match] | None = None
-        self._a, self._b = a, b
+        self._a = a
+        self._b = b
         super().__init__(None, a, (), autojunk=autojunk)
         if set(b).isdisjoint(a):
-            self.b, self._blocks = b, [Match(len(a), len(b), 0)]
+            self.b = b
+            self._blocks = [Match(len(a), len(b), 0)]
         else:
             self.set_seq2(b)  # creates an index of `b`
 
@@ -170,8 +172,10 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
         elif old_left <= 0 and new_left <= 0:
             hunk = HUNK_HEADER.match(line)
             if hunk is not None:
-                old, new = int(hunk[1]), int(hunk[3])
-                old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
+                old = int(hunk[1])
+                new = int(hunk[3])
+                old_left = int(hunk[2] or 1)
+                new_left = int(hunk[4] or 1)
             yield DiffLine("outside" if hunk is None else "hunk", line)
         elif line.startswith("+"):
             yield DiffLine("add", line, new)
@@ -206,7 +210,8 @@ def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
             kinds = [line.kind for line in part]
             before = by_path.get(path, FileDiff(path, 0, 0, ""))
             text = before.diff + "".join(f"{line.text}\n" for line in part)
-            added, removed = before.added + kinds.count("add"), before.removed + kinds.count("remove")
+            added = before.added + kinds.count("add")
+            removed = before.removed + kinds.count("remove")
             by_path[path] = FileDiff(path, added, removed, text)
     return tuple(by_path.values())
 
@@ -293,7 +298,8 @@ def _count_equal(
 
 def _unique_pairs(a: Sequence[_T], b: Sequence[_T]) -> list[tuple[int, int]]:
     """Return the indexes in `a` and `b` of each element that occurs exactly once in both, in the order of `a`."""
-    a_counts, b_counts = Counter(a), Counter(b)
+    a_counts = Counter(a)
+    b_counts = Counter(b)
     b_indexes = {element: index for index, element in enumerate(b) if b_counts[element] == 1}
     unique = ((index, element) for index, element in enumerate(a) if a_counts[element] == 1)
     return [(index, b_indexes[element]) for index, element in unique if element in b_indexes]

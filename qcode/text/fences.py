@@ -107,7 +107,8 @@ def reopened_fence_length(text: str, fence: Fence, *, is_inside_line: bool) -> i
     if match is None or not text.startswith("\n", match.end()):
         return 0
     end = match.end() + 1
-    marker, language = match.group(1), _language(match.group(2))
+    marker = match.group(1)
+    language = _language(match.group(2))
     if language:
         is_same = marker == fence.marker and language == fence.language
         return 0 if fence.may_hold_fences and not is_same else end

@@ -126,5 +126,6 @@ def sendable_json(text: str) -> str:
     text = sendable(text)
     if "\\ud" not in text and "\\uD" not in text:
         return text
-    parsed, clean = parse_object(text), sendable_object(text)
+    parsed = parse_object(text)
+    clean = sendable_object(text)
     return text if parsed is None or parsed == clean else json.dumps(clean, ensure_ascii=False)

@@ -176,7 +176,8 @@ class FuzzySearch:
         return tuple(self._match(path_number, words) for path_number in sorted(ranked, key=sort_key)[:limit])
 
     def _match(self, path_number: int, words: str) -> FileMatch:
-        path, lower = self._index.paths[path_number], self._index.lower.texts[path_number]
+        path = self._index.paths[path_number]
+        lower = self._index.lower.texts[path_number]
         # A letter whose lower case is longer, such as `İ`, would shift the positions.
         return FileMatch(path, _matched_positions(lower, words) if len(lower) == len(path) else ())
 
@@ -436,7 +437,8 @@ def suggestion(
     closest = next(iter(similar(name, names, 1, min_alike)), None)
     if closest is None:
         return otherwise
-    typed, meant = name.lower(), closest.lower()
+    typed = name.lower()
+    meant = closest.lower()
     is_near = typed[:1] == meant[:1] or typed.endswith(meant) or likeness(typed, meant) >= _MIN_OTHER_START
     return did_you_mean([label.format(closest)]) if is_near else otherwise
 

@@ -109,7 +109,8 @@ def _merge_update(sections: list[Section], update: UpdatedFile) -> None:
     """Add an update to the earlier update of the same file; append it if there is none."""
     for index, before in enumerate(sections):
         if isinstance(before, UpdatedFile) and before.path == update.path:
-            moved_to, hunks = before.moved_to or update.moved_to, (*before.hunks, *update.hunks)
+            moved_to = before.moved_to or update.moved_to
+            hunks = (*before.hunks, *update.hunks)
             sections[index] = UpdatedFile(update.path, moved_to, hunks)
             return
     sections.append(update)
@@ -197,7 +198,8 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
         elif line.rstrip() == _AT_END:
             if not hunks:
                 raise PatchError(f"patch line {number + index}: {quoted(_AT_END)} without a hunk before it")
-            hunks[-1].is_at_end, is_open = True, False
+            hunks[-1].is_at_end = True
+            is_open = False
         elif line.startswith("\\ No newline"):
             continue
         else:

@@ -80,7 +80,8 @@ class RedrawnStream:
     def end(self) -> str:
         """Return the unfinished line, and start another line."""
         line = redrawn(self._line)
-        self._line, self._next_size = "", _MIN_REDUCED
+        self._line = ""
+        self._next_size = _MIN_REDUCED
         return line
 
 

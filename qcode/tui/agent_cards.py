@@ -131,7 +131,8 @@ class AgentCards:
 
     def _end_wait(self, call_id: str, agent: _Agent) -> None:
         """Turn the reason of the last wait into a line of the card, and of its unfolded form."""
-        line, agent.wait_reason = f"! {agent.wait_reason}\n", ""
+        line = f"! {agent.wait_reason}\n"
+        agent.wait_reason = ""
         update = CardUpdate(append=line, detail=f"{line}\n", summary=count_text(agent.steps, "step"))
         self._cards.update_card(call_id, update)
 

@@ -54,7 +54,8 @@ class MainWidgets:
     ) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
-        self.menu, self.history = CompletionMenu(id="menu"), HistorySearch(id="history-search")
+        self.menu = CompletionMenu(id="menu")
+        self.history = HistorySearch(id="history-search")
         self.prompt = Prompt(
             self.menu, self.history, prompt_history, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
         )

@@ -293,7 +293,8 @@ class Presenter:
                 self._show_wait(Activity(reason, now, now + event.seconds, attempt, max_retries))
 
     def _show_wait(self, activity: Activity) -> None:
-        self._activity_text, self._wait = "", activity.text
+        self._activity_text = ""
+        self._wait = activity.text
         self._status.show_activity(activity)
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
@@ -335,7 +336,8 @@ class Presenter:
             self._transcript.add_notice("info", searched_text(search))
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
-        self._calls, self._question_numbers = calls, {}
+        self._calls = calls
+        self._question_numbers = {}
         call_ids = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()

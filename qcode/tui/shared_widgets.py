@@ -200,7 +200,8 @@ class SteadyInput(Input):
         """Scroll so that the cursor and the characters beside it are in view: an ellipsis covers the first or last."""
         if not self.is_attached:
             return  # a field that is created with a value; `on_resize` scrolls it
-        before, after = self.value[: self.cursor_position], self.value[self.cursor_position :]
+        before = self.value[: self.cursor_position]
+        after = self.value[self.cursor_position :]
         cells_before = cell_len(before[-1:])
         cells_after = max(1, cell_len(after[:1]) + cell_len(after[1:2]))
         x = cell_len(before) - cells_before

@@ -163,7 +163,8 @@ class Turns:
         turn = self._turn
         if turn is None or turn.is_cancelling:
             return False
-        turn.is_cancelling, turn.restores_prompt = True, restores_prompt
+        turn.is_cancelling = True
+        turn.restores_prompt = restores_prompt
         for approval_id in self._widgets.approval.withdraw_all():
             if approval_id not in self._impossible_call_ids:
                 self._conversation.answer(approval_id, Deny())

@@ -136,7 +136,8 @@ class CancelKeys:
 
         Until the hint disappears, Ctrl+C copies this text even if it is no longer in the transcript.
         """
-        self._announced_text, self._announced_until = text, self._clock() + _SECOND_PRESS_S
+        self._announced_text = text
+        self._announced_until = self._clock() + _SECOND_PRESS_S
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
     def note_key(self, key: str) -> None:
@@ -160,7 +161,8 @@ class CancelKeys:
     def _is_pressed_again(self, key: str, effect: str) -> bool:
         """Return whether this is the second press of `key`; otherwise show a hint with the effect of a second press."""
         now = self._clock()
-        previous, self._first_press = self._first_press, None
+        previous = self._first_press
+        self._first_press = None
         self.hint("")
         if previous is not None and previous.key == key and now - previous.time <= _SECOND_PRESS_S:
             return True

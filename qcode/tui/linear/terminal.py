@@ -73,7 +73,8 @@ class LineTerminal:
         while b"\n" not in self._pending_bytes:
             data = await self._read()
             if not data:
-                last_line, self._pending_bytes = self._pending_bytes, b""
+                last_line = self._pending_bytes
+                self._pending_bytes = b""
                 return last_line.decode("utf-8", "replace") if last_line else None
             self._pending_bytes += data
         line, _, self._pending_bytes = self._pending_bytes.partition(b"\n")

@@ -82,7 +82,8 @@ class AsideTalk:
 
     def stop(self) -> bool:
         """Cancel the request; return False if there is none."""
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         if task is None:
             return False
         return task.cancel()
@@ -230,6 +231,7 @@ class _AsideText(Transcript):
         super().after_changes()
         limit = max(_MIN_ROWS, int(self.app.size.height * _SCREEN_SHARE))
         self.styles.height = max(1, min(self.row_layout.height, limit))
-        was_long, self.is_long = self.is_long, self.row_layout.height > limit
+        was_long = self.is_long
+        self.is_long = self.row_layout.height > limit
         if self.is_long and not was_long and self.is_anchored:
             self.go_to(ReadingPosition(self.row_layout.entries[0], 0))

@@ -102,7 +102,8 @@ class JobWatch:
 
     def _show_card(self, job: Job) -> None:
         """Update the card of a job, if it has one: its state, and its latest output once it has ended."""
-        call_id, hint = self._cards.get(job.number), f"/jobs {job.number} shows its output"
+        call_id = self._cards.get(job.number)
+        hint = f"/jobs {job.number} shows its output"
         if call_id is None:
             return
         if job.is_running:

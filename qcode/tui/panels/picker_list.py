@@ -181,7 +181,8 @@ class PickerList(Widget):
 
     def set_rows(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
         """Show `rows`, the matches of `query`, with the row at `index` highlighted."""
-        self.rows, self._query = rows, query
+        self.rows = rows
+        self._query = query
         self.index = max(0, min(index, len(rows) - 1))
         self._lines = []
         for position, row in enumerate(rows):
@@ -201,7 +202,8 @@ class PickerList(Widget):
         The limit is not a style, because Textual ignores the `max-height` of a widget inside two containers.
         """
         share = SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
-        share_rows, free_rows = int(viewport.height * share), viewport.height - self.rows_around
+        share_rows = int(viewport.height * share)
+        free_rows = viewport.height - self.rows_around
         takes_all = self.fills_screen and free_rows - share_rows < _MIN_APP_ROWS
         max_height = max(_MIN_LINES, free_rows if takes_all else min(share_rows, free_rows))
         return max(1, min(len(self._lines) + self._header_rows(width), max_height))

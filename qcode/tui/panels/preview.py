@@ -113,7 +113,8 @@ class ApprovalDetail:
         which scroll. The first `height` of these may show only removed lines, for example if 100 lines are replaced.
         Then return some removed and some added lines instead.
         """
-        lines, digits = self.lines(width), line_number_digits(self.diff)
+        lines = self.lines(width)
+        digits = line_number_digits(self.diff)
         for context in (2, 1, 0):
             if len(lines) <= height or not self.diff:
                 return lines

@@ -406,7 +406,8 @@ def _wrap_option(option: Option, style: TextStyle, width: int) -> list[Line]:
     # The longest part comes first, because a rule contains the path or the command that it covers.
     for part in sorted(filter(None, option.unbroken), key=len, reverse=True):
         unbroken = _unbroken(part, width)
-        label, detail = label.replace(part, unbroken), detail.replace(part, unbroken)
+        label = label.replace(part, unbroken)
+        detail = detail.replace(part, unbroken)
     gap = "\n" if option.unbroken and cell_len(option.detail) > width else "  "
     detail_spans = [(gap + detail, style_of("dim"))] if detail else []
     keys = _key_spans(option)
@@ -479,7 +480,8 @@ def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
 
     At least one of the numbers is not 0.
     """
-    rows_above, rows_below = count_text(above, "row"), count_text(below, "more row")
+    rows_above = count_text(above, "row")
+    rows_below = count_text(below, "more row")
     text = f"↓ {rows_below}" if below else f"↑ {rows_above} above"
     if above and below:
         text = f"↑ {rows_above} above · ↓ {rows_below}"

@@ -140,17 +140,21 @@ class QuestionView(Vertical):
 
     def open(self, detail: ApprovalDetail) -> None:
         """Set the detail, scrolled to its beginning; `paint` shows it."""
-        self._detail, self._detail_rows, self._detail_width = detail, [], 0
+        self._detail = detail
+        self._detail_rows = []
+        self._detail_width = 0
         self._shows_all = False
         self._scroll.scroll_home(animate=False)
 
     def paint(self, height: int) -> int:
         """Show the question in at most `height` rows, shared by `arrange`; return the number of unused rows."""
-        width, self._painted_size = self.width, self.app.size
+        width = self.width
+        self._painted_size = self.app.size
         letters_above = count_letters(self._scrolling_rows[: round(self._scroll.scroll_y)])
         is_resized = self._detail_width not in (0, width)
         if self._detail_width != width:
-            self._detail_width, self._detail_rows = width, self._detail.lines(width)
+            self._detail_width = width
+            self._detail_rows = self._detail.lines(width)
         rows = self._rows = self._arranged(height)
         self._choose_scrolling_rows()
         self._scroll.styles.max_height = max(1, self._view_rows)
@@ -168,8 +172,10 @@ class QuestionView(Vertical):
 
     def _arranged(self, height: int) -> QuestionRows:
         """Return the rows of each part for at most `height` rows."""
-        text, is_low = self._write_text(self.width), self.app.size.height < _MIN_NORMAL_HEIGHT
-        self._has_hidden_notes, self._draft_cursor = bool(text.hidden_notes), text.draft_cursor
+        text = self._write_text(self.width)
+        is_low = self.app.size.height < _MIN_NORMAL_HEIGHT
+        self._has_hidden_notes = bool(text.hidden_notes)
+        self._draft_cursor = text.draft_cursor
         kept_rows = 1 if is_low else _KEPT_ROWS
         rows = arrange(text, len(self._detail_rows), self.width, height, is_low=is_low, kept_rows=kept_rows)
         scroll_rows = len(self._all_scrolling_rows(rows))
@@ -220,7 +226,9 @@ class QuestionView(Vertical):
         all_rows = self._all_scrolling_rows(self._rows)
         y = self._hidden_above
         rows_before_gap = _count_equal_rows(self._scrolling_rows, all_rows[y:])
-        self._shows_all, self._hidden, self._scrolling_rows = True, 0, all_rows
+        self._shows_all = True
+        self._hidden = 0
+        self._scrolling_rows = all_rows
         _show_rows(self._text, all_rows)
         is_to_end = rows >= len(all_rows)
         starts_at_gap = rows > 0 and rows_before_gap > 0 and not is_to_end

@@ -102,7 +102,8 @@ class SearchBar(Horizontal):
     def _stop_search(self) -> None:
         if self._worker is not None:
             self._worker.cancel()
-        self._worker, self._pending_moves = None, []
+        self._worker = None
+        self._pending_moves = []
 
     @work(exit_on_error=False, group="search")
     async def _run_search(self, text: str) -> None:
@@ -115,7 +116,8 @@ class SearchBar(Horizontal):
         position = self._transcript.search(text)
         for is_upwards in self._pending_moves:
             position = self._transcript.search_next(is_upwards=is_upwards)
-        self._worker, self._pending_moves = None, []
+        self._worker = None
+        self._pending_moves = []
         self._show_position(position)
 
     async def _prepare_search(self, text: str) -> None:

@@ -94,7 +94,8 @@ class TodoPanel(Vertical):
     def _show_items(self, items: tuple[TodoItem, ...], *, is_open: bool) -> None:
         if items == self.items and is_open == self._is_open:
             return
-        self.items, self._is_open = items, is_open and bool(items)
+        self.items = items
+        self._is_open = is_open and bool(items)
         self._paint()
 
     def _paint(self) -> None:

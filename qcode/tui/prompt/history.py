@@ -121,7 +121,8 @@ def _parse_entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
         except ValueError:
             continue
         if isinstance(value, dict):
-            text, folder = value.get("text"), value.get("folder")
+            text = value.get("text")
+            folder = value.get("folder")
         else:
             text, folder = value, ""
         if isinstance(text, str) and text:
@@ -227,7 +228,10 @@ class HistorySearch(Static):
 
     def open(self, draft: str) -> None:
         """Start a search over a prompt with the text `draft`."""
-        self.words, self.draft, self._matches, self._index = "", draft, (), 0
+        self.words = ""
+        self.draft = draft
+        self._matches = ()
+        self._index = 0
         self.display = True
         self._paint()
 
@@ -237,7 +241,8 @@ class HistorySearch(Static):
     def set_matches(self, words: str, matches: tuple[str, ...]) -> None:
         """Show the matches of the search text `words`: the current match if it is one of them, otherwise the newest."""
         match = self.match
-        self.words, self._matches = words, matches
+        self.words = words
+        self._matches = matches
         self._index = matches.index(match) if match in matches else 0
         self._paint()
 

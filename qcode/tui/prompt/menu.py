@@ -171,7 +171,8 @@ class CompletionMenu(Widget):
 
     def _highlight(self, index: int) -> None:
         width, height = self.size.width, self.screen.size.height
-        detail_height, self._index = self._detail_height(width, height), index
+        detail_height = self._detail_height(width, height)
+        self._index = index
         self.refresh(layout=self._detail_height(width, height) != detail_height)
 
     @property
@@ -296,9 +297,11 @@ def mention_at(line: str, column: int) -> Mention | None:
     if match is None:
         return None
     if match["quoted"] is not None:
-        query, rest = match["quoted"], _REST_OF_QUOTED.match(line, column)
+        query = match["quoted"]
+        rest = _REST_OF_QUOTED.match(line, column)
     else:
-        query, rest = _ESCAPED.sub(r"\1", match["unquoted"]), _REST_OF_UNQUOTED.match(line, column)
+        query = _ESCAPED.sub(r"\1", match["unquoted"])
+        rest = _REST_OF_UNQUOTED.match(line, column)
     return Mention(match.start(), rest.end() if rest is not None else column, query)
 
 

@@ -93,7 +93,8 @@ class Queue(Static):
 
     def take_all(self) -> tuple[Submission, ...]:
         """Empty the queue and return its content."""
-        prompts, self._submissions = tuple(self._submissions), []
+        prompts = tuple(self._submissions)
+        self._submissions = []
         self._changed()
         return prompts
 

@@ -90,7 +90,9 @@ class ChangesScreen(ListScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+x", "undo", "Undo", priority=True, show=False)]
 
     def __init__(self, changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges], source: ChangesSource) -> None:
-        self._changes, self._turns, self._source = changes, turns, source
+        self._changes = changes
+        self._turns = turns
+        self._source = source
         self._parts = parts_of(turns)
         self._longest_preview = 0  # the number of rows of the longest preview, at `_measured_width`
         self._measured_width = 0
@@ -119,7 +121,8 @@ class ChangesScreen(ListScreen[None]):
         if height < _MIN_HEIGHT:
             return 0
         if self._measured_width != width:
-            self._longest_preview, self._measured_width = self._measure_previews(), width
+            self._longest_preview = self._measure_previews()
+            self._measured_width = width
         rows = self.finder.all_rows
         headings = {row.group for row in rows}
         list_rows = min(len(rows) + len(headings), int(height * SCREEN_SHARE))
@@ -200,7 +203,9 @@ class ChangesScreen(ListScreen[None]):
         finally:
             self._is_undoing = False
         if self.is_attached:
-            self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
+            self._changes = changes
+            self._turns = turns
+            self._parts = parts_of(turns)
             self._measured_width = 0
             self.set_rows(change_rows(changes, turns), self._row_after(part))
             self._show_message(report)

@@ -179,7 +179,8 @@ class ConnectScreen(Screen[ConnectResult]):
         text = self.query_one(Finder).filter_text
         if self.step != "provider" or not text:
             return
-        finder, owner = self.query_one(Finder), owner_of_pasted_key(text)
+        finder = self.query_one(Finder)
+        owner = owner_of_pasted_key(text)
         if owner is None:
             self._unconfirmed_row = ""
             return

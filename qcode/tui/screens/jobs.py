@@ -63,7 +63,8 @@ class JobsScreen(ListScreen[None]):
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the keys, without the key to stop a job if the highlighted job does not run."""
-        job, keys = self._job(), super().keys()
+        job = self._job()
+        keys = super().keys()
         return [key for key in keys if key != _STOP or (job is not None and job.is_running)]
 
     def show_row(self, row: PickerRow | None) -> None:
@@ -89,7 +90,8 @@ class JobsScreen(ListScreen[None]):
         return self._jobs.find(self.row.id) if self.row is not None else None
 
     def _refresh(self) -> None:
-        rows, job = self._build_rows(), self._job()
+        rows = self._build_rows()
+        job = self._job()
         content = (rows, job.total if job is not None else 0)
         if content != self._painted_content:
             self._painted_content = content
@@ -104,7 +106,8 @@ class JobsScreen(ListScreen[None]):
         )
 
     def _paint(self) -> None:
-        output, job = self.query_one("#job-output", Static), self._job()
+        output = self.query_one("#job-output", Static)
+        job = self._job()
         if self._note:
             output.update(Content.styled(self._note, "$text-success"))
         elif job is None or self.size.height < _MIN_HEIGHT:

@@ -157,7 +157,8 @@ class PagerScreen(ModalScreen[None]):
 
     def show_title(self, heading: str, note: str = "") -> None:
         """Show the title with `note` after it, and the keys."""
-        self._heading, self._title_note = heading, note
+        self._heading = heading
+        self._title_note = note
         width = max(1, self.size.width - _SIDE_CELLS)
         note_content = Content.styled(note, "$text-success")
         title_width = width - note_content.cell_length - len(_GAP)

@@ -225,7 +225,8 @@ def tools_heading(tools: Sequence[OfferedTool]) -> str:
 
 def tool_title(tool: OfferedTool) -> str:
     """Return a tool by its word in the transcript, with its name if that differs: `Ask (ask_person)`."""
-    title, name = verb(tool.name), one_line(tool.name)
+    title = verb(tool.name)
+    name = one_line(tool.name)
     return title if title.lower() == name.lower() else f"{title} ({name})"
 
 

@@ -155,7 +155,8 @@ class Finder(Vertical):
         `fills_screen`: a long list leaves only the rows of the app that are enough to recognize it, or none.
         """
         if (count, fills_screen) != (self._list.rows_around, self._list.fills_screen):
-            self._list.rows_around, self._list.fills_screen = count, fills_screen
+            self._list.rows_around = count
+            self._list.fills_screen = fills_screen
             self._list.refresh(layout=True)
 
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
@@ -260,7 +261,8 @@ class Finder(Vertical):
         index = ids.index(highlighted) if highlighted in ids else fallback_index
         self._list.set_rows(rows, self.filter_text, index)
         placeholder = self.query_one(".finder-empty", Static)
-        placeholder.display, self._list.display = not rows, bool(rows)
+        placeholder.display = not rows
+        self._list.display = bool(rows)
         message = self.no_match if self._all_rows else self.empty
         placeholder.update(Content.styled(message, "$muted"))
         self.post_message(self.Filtered())
@@ -448,14 +450,16 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
         The height is the same for each row: the list must not move while the user moves in it.
         """
-        description, width = self.query_one("#picker-description", Static), max(1, self.size.width - _SIDE_CELLS)
+        description = self.query_one("#picker-description", Static)
+        width = max(1, self.size.width - _SIDE_CELLS)
         texts = [one_line(self.describe(row)) for row in self.rows]
         if not self.HAS_DESCRIPTION and not self.finder.cuts_details(width):
             texts = []
         needed_rows = max((len(break_text(text, width)) for text in texts if text), default=0)
         rows = min(needed_rows, self.MAX_DESCRIPTION_ROWS)
         self._description_rows = rows
-        description.display, description.styles.height = rows > 0, rows
+        description.display = rows > 0
+        description.styles.height = rows
         if rows and self.row is not None:
             text = shorten_to_rows(self.describe(self.row), width, rows)
             description.update(Content.styled(text, "$muted"))

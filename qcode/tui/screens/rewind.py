@@ -97,7 +97,8 @@ class OutsideChangesPicker(Picker):
         if len(doubts) == 1:
             other_cells = max(len(self._question("")), *(len(row.label) + _MARK_CELLS for row in self._answers("")))
             names = shorten_start(visible(doubts[0].path), self.app.size.width - _SIDE_CELLS - other_cells)
-        self.heading, self._rows = self._question(names), tuple(self._answers(names))
+        self.heading = self._question(names)
+        self._rows = tuple(self._answers(names))
 
     @property
     def _verb(self) -> str:

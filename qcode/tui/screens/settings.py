@@ -244,7 +244,8 @@ class SettingsScreen(ListScreen[None]):
     def _edit(self, setting: Setting) -> None:
         self._edited_name = setting.name
         field = self.query_one("#setting-field", Input)
-        field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
+        field.placeholder = "Enter without a value removes it from your file"
+        field.value = setting.typed_value
         field.display = True
         field.focus()
         self.show_title_and_keys()

@@ -91,7 +91,8 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
     Example: from bold and dim to bold, the sequence is `CSI 22;1 m`, because `22` also ends bold.
     """
     link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
-    old, new = attributes_of(before.sgr), attributes_of(after.sgr)
+    old = attributes_of(before.sgr)
+    new = attributes_of(after.sgr)
     if old == new:
         return link
     ended = {_END_PARAMETERS[name] for name in old if name not in new}

@@ -111,7 +111,8 @@ class BurstParser(AltKeyParser):
         yield from super().tick()
 
     def _release_burst(self) -> Iterable[Message]:
-        burst, self._burst = self._burst, ""
+        burst = self._burst
+        self._burst = ""
         self._text_at = float("-inf")
         inner_text = burst.rstrip(_BLANKS) if self._is_after_text else burst.strip(_BLANKS)
         if "\r" in inner_text:
@@ -158,7 +159,8 @@ class PasteParser(BurstParser):
         yield from self.feed_keys(data[:end])
         self._last_chars = (self._last_chars + data)[-len(_PASTE_START) + 1 :]
         if start >= 0:
-            self._last_chars, self._pasted_chunks = "", []
+            self._last_chars = ""
+            self._pasted_chunks = []
         return data[end:]
 
     def _collect_paste(self, data: str) -> Generator[Message, None, str]:
@@ -239,7 +241,8 @@ class ReportParser(PasteParser):
             yield from self._release_held()
             yield from super().feed_keys(keys)
             return
-        keys, self.held = self.held + keys, ""
+        keys = self.held + keys
+        self.held = ""
         end = 0  # the index in `keys` after the last report
         for report in _REPORT.finditer(keys):
             if report.start() > end:
@@ -268,7 +271,8 @@ class ReportParser(PasteParser):
         return (encoded[:early_bytes].replace(b"\n", b"\r") + encoded[early_bytes:]).decode()
 
     def _release_held(self) -> Iterable[Message]:
-        keys, self.held = self.held, ""
+        keys = self.held
+        self.held = ""
         if keys:
             yield from super().feed_keys(keys)
 

@@ -74,7 +74,8 @@ class EndingSignals:
         After a signal, the process must end within `seconds` plus `LEAVE_S`.
         """
         if self.number is not None:
-            self._deadline_start, self._seconds_left = time.monotonic(), seconds + LEAVE_S
+            self._deadline_start = time.monotonic()
+            self._seconds_left = seconds + LEAVE_S
             os.write(self._write_end, b"\0")  # wakes the thread, which then waits for the new deadline
             return
         signal.set_wakeup_fd(-1)
@@ -107,7 +108,8 @@ class EndingSignals:
         """Ask the app to leave at the first signal; end the process at a later one."""
         now = time.monotonic()
         if self.number is None:
-            self.number, self._deadline_start = number, now
+            self.number = number
+            self._deadline_start = now
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._leave, number)
         elif now - self._deadline_start > REPEAT_S:

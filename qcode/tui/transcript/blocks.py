@@ -191,7 +191,8 @@ class _TokenPass:
         is_ordered = token.type == "ordered_list_open"
         number = int(token.attrs.get("start", 1)) if is_ordered else 0
         if is_ordered and self._first_item_number is not None:
-            number, self._first_item_number = self._first_item_number, None
+            number = self._first_item_number
+            self._first_item_number = None
         bullet = _BULLETS[min(self._list_depth, len(_BULLETS) - 1)]
         self._list_depth += 1
         lines: list[Line] = []

@@ -130,7 +130,8 @@ class Splitter:
         """End the open chunk and return it."""
         chunk = self.open_chunk
         assert chunk is not None
-        self._previous_chunk, self.open_chunk = chunk, None
+        self._previous_chunk = chunk
+        self.open_chunk = None
         return chunk
 
     def chunk_started_by(self, line: str) -> Chunk | None:
@@ -389,7 +390,8 @@ class GrowingParagraph:
             return False
         rows = self._wrap(spans, source)
         self._rows += rows[:-1]
-        self._carried_spans, self._carried_joint = list(rows[-1].spans), rows[-1].joint
+        self._carried_spans = list(rows[-1].spans)
+        self._carried_joint = rows[-1].joint
         self._settled_chars = cut
         return True
 

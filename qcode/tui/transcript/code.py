@@ -97,7 +97,8 @@ class Highlighter:
             tokens = list(_pygments_lexer().ExtendedRegexLexer.get_tokens_unprocessed(self._lexer, context=context))
         except LEXER_FAULTS:
             return self._tokenize(text)
-        self._text, self._stack = context.text, list(context.stack)
+        self._text = context.text
+        self._stack = list(context.stack)
         return tokens
 
 
@@ -119,7 +120,8 @@ class CodeBlock:
         if self._complete_lines != list(source[: len(self._complete_lines)]):
             # The source has changed: start again.
             self._highlighter = Highlighter(self._language)
-            self._complete_lines, self._rows = [], []
+            self._complete_lines = []
+            self._rows = []
         new_lines = list(source[len(self._complete_lines) : -1])
         if new_lines:
             self._rows += self._lay_out(self._highlighter.highlight_next(new_lines))

@@ -78,7 +78,8 @@ class Content:
 
     def take_changed(self) -> int | None:
         """Return the index of the first entry changed since the last call, None if none was."""
-        changed, self._first_changed = self._first_changed, None
+        changed = self._first_changed
+        self._first_changed = None
         return changed
 
     @property
@@ -88,12 +89,14 @@ class Content:
 
     def take_moved(self) -> bool:
         """Return `has_moved`, and reset it."""
-        has_moved, self._has_moved = self._has_moved, False
+        has_moved = self._has_moved
+        self._has_moved = False
         return has_moved
 
     def take_replaced(self) -> Replacement | None:
         """Return the entries replaced since the last call, if any."""
-        replaced, self._replaced = self._replaced, None
+        replaced = self._replaced
+        self._replaced = None
         return replaced
 
     @property
@@ -318,7 +321,8 @@ class Content:
         self._touch(entry)
 
     def _end_reasoning(self) -> None:
-        entry, self._reasoning = self._reasoning, None
+        entry = self._reasoning
+        self._reasoning = None
         if entry is None:
             return
         entry.finish()

@@ -131,7 +131,8 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
     """Set `changed` of a removed line and the added line that replaces it, unless the two are too different."""
     if max(len(before.text), len(after.text)) > _MAX_COMPARED_CHARS:
         return
-    old, new = _WORD.findall(before.text), _WORD.findall(after.text)
+    old = _WORD.findall(before.text)
+    new = _WORD.findall(after.text)
     if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
         return
     matcher = SequenceMatcher(None, old, new, autojunk=False)

@@ -115,7 +115,8 @@ class RowLayout:
 
     def take_first_changed_row(self) -> int | None:
         """Return the first row that was laid out again since the last call, None if none was."""
-        changed_rows, self._changed_rows = self._changed_rows, []
+        changed_rows = self._changed_rows
+        self._changed_rows = []
         return min((self.top(index) + row for index, row in changed_rows if index < len(self.entries)), default=None)
 
     def lay_out_all(self) -> None:

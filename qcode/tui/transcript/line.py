@@ -276,7 +276,8 @@ def break_text(text: str, width: int) -> list[RowRange]:
     start = end = used_cells = 0
     pattern = _PLAIN_WORD if text.isascii() else _word_pattern()
     for match in pattern.finditer(text):
-        begin, word = match.start(), match.group()
+        begin = match.start()
+        word = match.group()
         bare = word.rstrip(" ")
         cells = cell_len(bare)
         if used_cells and used_cells + cells > width:

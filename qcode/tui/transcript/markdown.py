@@ -68,7 +68,8 @@ class MarkdownStream:
     def finish(self) -> None:
         """End the text and render its last chunk."""
         del self.lines[self.settled_count :]
-        last_line, self._partial_line = self._partial_line, ""
+        last_line = self._partial_line
+        self._partial_line = ""
         if last_line:
             self._add_line(last_line)
         if self._splitter.open_chunk is not None:

@@ -286,7 +286,8 @@ def readable(style: Style, colors: ColorSystem) -> Style:
 def readable_color(text: Color, background: Color, colors: ColorSystem) -> Color:
     """Return the color `text`, lighter or darker as far as its contrast with `background` needs it in `colors`."""
     background = shown_color(background.rich_color, colors)
-    white, black = Color(255, 255, 255), Color(0, 0, 0)
+    white = Color(255, 255, 255)
+    black = Color(0, 0, 0)
     farthest = max((white, black), key=lambda color: contrast(color, background))
     for step in range(11):
         candidate = text.blend(farthest, step / 10)

@@ -145,7 +145,9 @@ class SelectablePane(Pane):
         if self._press_anchor is None:
             return
         self.release_mouse()
-        was_dragging, self._is_dragging, self._press_anchor = self._is_dragging, False, None
+        was_dragging = self._is_dragging
+        self._is_dragging = False
+        self._press_anchor = None
         self._stop_scrolling()
         if was_dragging:
             self._report_selection()

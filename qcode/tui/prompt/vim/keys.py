@@ -134,7 +134,8 @@ class VimKeys:
         start = sum(map(len, lines[:row])) + row
         if region.start > start + len(line) or self._vim.last_selected < start:
             return None
-        first, end = max(region.start - start, 0), min(region.end - start, len(line))
+        first = max(region.start - start, 0)
+        end = min(region.end - start, len(line))
         return len(self._units.unpack(line[:first])), len(self._units.unpack(line[:end]))
 
     def _text_and_cursor(self) -> tuple[str, int]:

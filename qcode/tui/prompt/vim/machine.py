@@ -128,7 +128,9 @@ class Vim(MovingCursor):
 
     def reset(self, text: str, cursor: int) -> None:
         """Start with another text, in insert mode; keep the registers and the last change."""
-        self.mode, self._keys, self._insertion = "insert", [], None
+        self.mode = "insert"
+        self._keys = []
+        self._insertion = None
         self._history = UndoHistory()
         self._set_state(text, cursor)
         self._history.begin(text, cursor)
@@ -148,7 +150,9 @@ class Vim(MovingCursor):
         """Enter visual mode with a selection made outside vim mode. The character at `cursor` is selected too."""
         self._set_state(text, cursor)
         self._end_insertion()
-        self._anchor, self.mode, self._keys = anchor, "visual", []
+        self._anchor = anchor
+        self.mode = "visual"
+        self._keys = []
 
     def press(self, key: str, text: str, cursor: int) -> ChangedText | None:
         """Handle a key; return None, with nothing changed, if vim mode does not use the key."""
@@ -203,14 +207,17 @@ class Vim(MovingCursor):
 
     def _leave_visual(self) -> None:
         self._last_selection = _Selected(self._anchor, self.cursor, self.mode)
-        self.mode, self.wanted_column = "normal", None
+        self.mode = "normal"
+        self.wanted_column = None
         self.cursor = normal_cursor(self.text, self.cursor)
 
     def _set_state(self, text: str, cursor: int) -> None:
-        self.text, self.cursor = text, cursor
+        self.text = text
+        self.cursor = cursor
 
     def _apply_change(self, edited: ChangedText) -> None:
-        self.text, self.cursor = edited.text, edited.cursor
+        self.text = edited.text
+        self.cursor = edited.cursor
 
     def _enter_insert(self, command: VimCommand, change: _Change | None) -> None:
         """Begin an insertion; with `change` (from `.`) insert its text and leave insert mode."""
@@ -225,7 +232,8 @@ class Vim(MovingCursor):
 
     def _end_insertion(self) -> None:
         """Store the typed text for `.`, and repeat it if the command has a count."""
-        insertion, self._insertion = self._insertion, None
+        insertion = self._insertion
+        self._insertion = None
         if insertion is None:
             return
         typing = _typing_since(insertion, self.text)
@@ -261,7 +269,8 @@ class Vim(MovingCursor):
         elif command.name in ("u", "ctrl+r"):
             self._undo(command)
         elif command.name in ("v", "V"):
-            self._anchor, self.mode = self.cursor, "visual" if command.name == "v" else "visual line"
+            self._anchor = self.cursor
+            self.mode = "visual" if command.name == "v" else "visual line"
         elif command.name == "gv":
             self._reselect()
         else:
@@ -298,7 +307,8 @@ class Vim(MovingCursor):
         last = self._last_selection
         if last is not None:
             self.mode = last.mode
-            self._anchor, self.cursor = min(last.anchor, len(self.text)), min(last.cursor, len(self.text))
+            self._anchor = min(last.anchor, len(self.text))
+            self.cursor = min(last.cursor, len(self.text))
 
     def _select_object(self, command: VimCommand) -> None:
         count, is_around = command.count or 1, command.name[0] == "a"
@@ -503,7 +513,9 @@ class Vim(MovingCursor):
         if step is None:
             return False
         cursor = step.end if self.mode == "insert" else normal_cursor(step.text, step.cursor)
-        self.text, self.cursor, self.wanted_column = step.text, cursor, None
+        self.text = step.text
+        self.cursor = cursor
+        self.wanted_column = None
         return True
 
 

@@ -50,7 +50,8 @@ def is_empty_line(text: str, index: int) -> bool:
 
 def first_non_blank(text: str, index: int) -> int:
     """Return the first character of the line that is not blank; in a blank line its last character."""
-    start, end = line_start(text, index), line_end(text, index)
+    start = line_start(text, index)
+    end = line_end(text, index)
     for position in range(start, end):
         if text[position] not in " \t":
             return position
@@ -363,7 +364,8 @@ class Find:
 
 def find_in_line(text: str, index: int, find: Find, count: int, *, is_repeated: bool) -> int | None:
     """Return the position of the `count`th match. A `t` that is repeated once skips a match next to the cursor."""
-    start, end = line_start(text, index), line_end(text, index)
+    start = line_start(text, index)
+    end = line_end(text, index)
     may_stop = not (is_repeated and find.is_until and count == 1)
     position = index
     for _ in range(count):

@@ -159,7 +159,8 @@ def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -
 
     `a"` takes the quotes and the white space after them, or before them if none follows.
     """
-    first, last = line_start(text, index), line_end(text, index)
+    first = line_start(text, index)
+    last = line_end(text, index)
     quotes = _quotes_at(text, index, quote, first, last)
     if quotes is None:
         return None

@@ -45,7 +45,8 @@ class UndoHistory:
         self._redo_steps: list[_Step] = []
 
     def begin(self, text: str, cursor: int) -> None:
-        self._text, self._cursor = text, cursor
+        self._text = text
+        self._cursor = cursor
 
     def record(self, text: str, cursor: int) -> None:
         """Record the difference from the text of the last call as one step, if there is a difference."""
@@ -53,7 +54,8 @@ class UndoHistory:
             start, old, new = difference(self._text, text)
             self._undo_steps = [*self._undo_steps[-MAX_STEPS + 1 :], _Step(start, old, new, self._cursor)]
             self._redo_steps = []
-        self._text, self._cursor = text, cursor
+        self._text = text
+        self._cursor = cursor
 
     def set_undo_cursor(self, cursor: int) -> None:
         """Set the position of the cursor after an undo of the next change."""

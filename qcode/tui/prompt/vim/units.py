@@ -114,5 +114,6 @@ class Units:
                 return text  # no private character is free: this text is edited by its code points
             self._next_numbers[block] += 1
             unit = chr(FIRST_UNIT + block * UNITS_PER_CLASS + number)
-            self._characters[text], self._meanings[unit] = unit, text
+            self._characters[text] = unit
+            self._meanings[unit] = text
         return unit
