@@ -53,7 +53,7 @@ class FileMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class JoinedTexts:
     """Many short texts joined into one, so that a single `str.find` searches all of them."""
 
     texts: tuple[str, ...]
@@ -64,14 +64,14 @@ class Lines:
     """The offsets of the texts in `joined`."""
 
     @staticmethod
-    def of(texts: Iterable[str]) -> Lines:
+    def of(texts: Iterable[str]) -> JoinedTexts:
         lines = tuple(texts)
         starts: list[int] = []
         start = 1
         for text in lines:
             starts.append(start)
             start += len(text) + 1
-        return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
+        return JoinedTexts(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
     def containing(self, words: str) -> Iterator[int]:
         """Yield the number of each text that contains `words`."""
@@ -94,9 +94,9 @@ class PathIndex:
     """An immutable index of paths, sorted by length."""
 
     paths: tuple[str, ...]
-    lower: Lines
+    lower: JoinedTexts
     """The paths in lower case."""
-    names: Lines
+    names: JoinedTexts
     """The last components of the paths."""
     letters: tuple[int, ...]
     """The mask of the letters of each path."""
@@ -128,8 +128,8 @@ class PathIndex:
         topmost_first = sorted(candidates, key=lambda number: (lower[number].count("/", 0, -1), lower[number]))
         return PathIndex(
             paths,
-            Lines.of(lower),
-            Lines.of(names),
+            JoinedTexts.of(lower),
+            JoinedTexts.of(names),
             letters,
             tuple(topmost_first[:_MAX_TOP_LEVEL]),
             {path: number for number, path in enumerate(paths)},

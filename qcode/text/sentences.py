@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# A word whose only capital is its first letter, without a colon after it: a path or server name keeps its case.
+# A word whose only capital is its first letter: `Nothing` or `Don't`. Not `README.md`, `MCP` or the server `Docs:`.
 _CAPITALIZED_WORD = re.compile(r"[A-Z][a-z]*(?:['’-][a-z]+)*(?=[,.;!?]?(?:\s|$))")
 _NAME = re.compile(
     "(?:Alibaba|Amazon|Anthropic|Azure|Bedrock|Claude|Codex|Cohere|Gemini|Google|Grok|Groq|Kimi|Llama|Microsoft"

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from qcode.tui.opening import SessionStart
     from qcode.tui.prompt.attachments import AttachmentFinder
     from qcode.tui.terminal.clipboard import CopyResult
-    from qcode.tui.turns import State
+    from qcode.tui.turns import TurnState
 
 _MAX_EXIT_WAIT_SECONDS = 3.0
 """The maximum time for which `_leave` waits until an interrupted turn has stored its result."""
@@ -561,10 +561,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         await self.turns.wait_until_idle(_MAX_EXIT_WAIT_SECONDS)
         self.exit(0)
 
-    def _announce(self, state: State) -> None:
+    def _announce(self, state: TurnState) -> None:
         self.terminal_title.announce(state)
         if state == "idle":
-            self._run_in_background(self.session_title.make, "title")
+            self._run_in_background(self.session_title.write_if_due, "title")
 
     def _ring(self, text: str) -> None:
         """Ring the bell if it is on or the terminal has lost the focus; without the focus, also show a notification."""

@@ -36,7 +36,7 @@ def open_agent(context: RunContext, selection: Selection) -> Agent:
     attached = attach_files(map(Path, context.options.file), "", context.folder)
     agent = Agent.begin(context, selection)
     agent.conversation.attach(attached)
-    context.keys.limit_waiting()
+    context.keys.limit_waiting()  # a keyring that asks for a password must not block the app on screen
     return agent
 
 

@@ -28,7 +28,7 @@ class SessionTitle:
     def refresh(self) -> None:
         self.show(self._sessions.title)
 
-    async def make(self) -> None:
+    async def write_if_due(self) -> None:
         """Let the small model write a title if one is due."""
         self.refresh()
         request = await self._sessions.make_title()

@@ -243,15 +243,15 @@ def for_256_colors(theme: Theme) -> Theme:
     colors = {name: Color.parse(generated[name]) for name in _FADED if name in generated}
     background, surface = colors["background"], colors["surface"]
     selected = surface + colors["input-selection-background"]
-    grounds = {
+    backgrounds = {
         "input-selection-foreground": (selected,),
         "muted": (background, surface),
         "text-muted": (background, surface),
     }
-    names = [name for name in grounds if name in colors]
+    names = [name for name in backgrounds if name in colors]
     for name in names:
-        for ground in grounds[name]:
-            colors[name] = readable_color(colors[name], ground, ColorSystem.EIGHT_BIT)
+        for color_behind in backgrounds[name]:
+            colors[name] = readable_color(colors[name], color_behind, ColorSystem.EIGHT_BIT)
     return replace(theme, variables={**theme.variables, **{name: colors[name].hex for name in names}})
 
 

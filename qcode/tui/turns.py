@@ -37,7 +37,7 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
-State: TypeAlias = Literal["idle", "working", "asking"]
+TurnState: TypeAlias = Literal["idle", "working", "asking"]
 
 
 _OUTPUT_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
@@ -48,7 +48,7 @@ _OUTPUT_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Co
 class _RunningTurn:
     """The state of the running turn."""
 
-    sent_text: str
+    typed_text: str
     """The prompt as the user typed it; empty for `/compact`."""
     is_cancelling: bool = False
     restores_prompt: bool = False
@@ -75,7 +75,7 @@ class Turns:
         clock: Callable[[], float],
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        announce: Callable[[State], None],
+        announce: Callable[[TurnState], None],
         survives: Callable[[Exception], bool],
         is_held: Callable[[], bool],
     ) -> None:
@@ -91,7 +91,11 @@ class Turns:
         self._turn: _RunningTurn | None = None
         self._server_question_ids: set[str] = set()
         self._impossible_call_ids: set[str] = set()
-        """A denial without a reason ends the turn with an error. If the user stops the turn, cancel it before that."""
+        """The ids of open questions whether the model may try again after calls that cannot run.
+
+        The conversation ends the turn with an error if the answer is No. The user has then stopped the turn, so it is
+        cancelled before the answer, and ends as interrupted.
+        """
         self._has_shown_resend_hint = False
         self.on_prompt_restored: Callable[[], None] = lambda: None
         """Called after a turn without output was undone, to show the usage without it."""
@@ -147,7 +151,7 @@ class Turns:
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
-        self._start(_RunningTurn(sent_text=""), self._conversation.compact(focus))
+        self._start(_RunningTurn(typed_text=""), self._conversation.compact(focus))
 
     def _start(self, turn: _RunningTurn, events: AsyncIterator[TurnEvent]) -> None:
         """Start the worker of a turn. Nothing in here may fail: without its worker the turn would never end."""
@@ -215,6 +219,7 @@ class Turns:
         self._tell_screen_in_front(is_question_waiting=True)
 
     def withdraw(self, approval_id: str) -> bool:
+        """Close a question that needs no answer any more; return whether it was open."""
         is_open = approval_id in self._widgets.approval.open_ids
         if self._widgets.approval.withdraw(approval_id):
             self.after_question()
@@ -243,17 +248,18 @@ class Turns:
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self.send_queued(is_interrupted=outcome in (Outcome.CANCELLED, Outcome.ERROR))
-        if turn.is_prompt_blocked and turn.sent_text:
-            self._widgets.prompt.put_back(turn.sent_text)
+        if turn.is_prompt_blocked and turn.typed_text:
+            self._widgets.prompt.put_back(turn.typed_text)
 
     async def _restore_prompt(self, turn: _RunningTurn) -> None:
         """Undo the turn if it had no output, and put its text back into the prompt. The session file keeps the turn."""
-        widgets, has_prompt = self._widgets, bool(turn.sent_text)
-        is_possible = has_prompt and not turn.has_output and widgets.prompt.is_empty and widgets.queue.last is None
+        widgets = self._widgets
+        has_room = widgets.prompt.is_empty and widgets.queue.last is None
         messages = self._conversation.messages
-        if not is_possible or not messages:
+        if not turn.typed_text or turn.has_output or not has_room or not messages:
             return
-        checkpoints, blocks = self._conversation.checkpoints, messages[-1].blocks
+        checkpoints = self._conversation.checkpoints
+        blocks = messages[-1].blocks
         try:
             plan = await checkpoints.plan_undo()
             if plan.files or plan.messages != 1:
@@ -265,7 +271,7 @@ class Turns:
         self._conversation.attach(tuple(block for block in blocks if _is_command_output(block)))
         widgets.transcript.withdraw_prompt()
         self.on_prompt_restored()
-        widgets.prompt.put_back(turn.sent_text)
+        widgets.prompt.put_back(turn.typed_text)
 
     async def _show(self, turn: _RunningTurn, events: AsyncIterator[TurnEvent]) -> Outcome:
         """Show the events of a turn and return its outcome."""
@@ -304,7 +310,7 @@ class Turns:
         if error.kind == ErrorKind.PROMPT_BLOCKED:
             turn.is_prompt_blocked = True
             return
-        can_resend = turn.sent_text and not turn.has_output and error.kind != ErrorKind.BUDGET
+        can_resend = turn.typed_text and not turn.has_output and error.kind != ErrorKind.BUDGET
         if can_resend and not self._has_shown_resend_hint:
             self._has_shown_resend_hint = True
             self._widgets.transcript.add_notice("info", "Press Up to get your prompt back and send it again.")
@@ -327,6 +333,7 @@ class Turns:
         if next_submission is not None:
             later_submissions = self._widgets.queue.take_all()
             self.submit(next_submission)
+            # The turn runs now: the others steer it, or are queued again if they have options.
             for submission in later_submissions:
                 self.submit(submission)
 

@@ -41,7 +41,7 @@ def test_cost_of_a_title_does_not_hide_the_cost_of_a_turn_that_has_started_since
         await run.send("go")
         await waiting.reached.wait()
         conversation.library.title_usage = TurnUsage("", "tiny/m", Usage(100, 10), Decimal("0.01"), ApiCalls(1))
-        await run.app.session_title.make()
+        await run.app.session_title.write_if_due()
         cost = run.app.widgets.status.status.cost
         waiting.open()
         await run.until_idle()

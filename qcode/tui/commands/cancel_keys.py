@@ -70,8 +70,8 @@ class CancelKeys:
     def escape(self, rewind: Callable[[], None] | None) -> None:
         """Close an open panel or menu, interrupt a shell line or the turn, or postpone the question of a tool server.
 
-        Only the first of these that applies is done. If none applies, a second press clears the prompt. In an empty
-        prompt, a second press calls `rewind` unless it is None.
+        Only the first of these that applies is done. If none applies, a second press clears the prompt, except in vim
+        mode. In an empty prompt, a second press calls `rewind` unless it is None.
         """
         widgets = self._widgets
         if (

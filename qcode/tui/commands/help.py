@@ -107,10 +107,10 @@ def _keys(context: CommandContext, _argument: str) -> None:
 def _help(context: CommandContext, topic: str) -> None:
     if not topic:
         context.view.show_panel("Help", help_text(context))
-    elif topic == _ALL and context.app_view is None:
-        context.view.show_panel("Help", _linear_help(context, typed_names(context.commands)))
     elif topic == _ALL:
-        context.view.show_panel("Help", help_text(context))
+        explains_all = context.app_view is not None
+        text = help_text(context) if explains_all else _linear_help(context, typed_names(context.commands))
+        context.view.show_panel("Help", text)
     elif topic == _DEMO:
         context.view.show_panel("Demo model", demo_text())
     elif (command := find_command(topic.removeprefix("/"), context.commands)) is not None:

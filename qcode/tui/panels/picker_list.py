@@ -152,8 +152,9 @@ class PickerList(Widget):
         self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self.rows_around = 0
+        """The number of rows that other widgets of the screen need; the list takes at most the others."""
         self.fills_screen = False
-        """The rows that other widgets of the screen need; the list takes at most the others."""
+        """A long list leaves only as many rows to the app above it as are enough to recognize it, or none."""
         self._columns = tuple(columns)
         self._min_label = min_label
         """The width that the columns leave to the labels, unless all labels are narrower."""

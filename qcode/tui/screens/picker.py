@@ -277,14 +277,7 @@ class Finder(Vertical):
         matches = [rows[position] for position in positions]
         # A row with a name that starts with the query comes before all others, which keep their order.
         name_start = fold(query)
-        named: list[PickerRow] = []
-        others: list[PickerRow] = []
-        for row in matches:
-            if any(name.startswith(name_start) for name in row.names):
-                named.append(row)
-            else:
-                others.append(row)
-        matches = [*named, *others]
+        matches.sort(key=lambda row: not any(name.startswith(name_start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
         groups = list(dict.fromkeys(row.group for row in matches))
         matches.sort(key=lambda row: groups.index(row.group))

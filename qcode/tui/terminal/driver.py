@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.screen import Screen
 
-    from qcode.tui.turns import State
+    from qcode.tui.turns import TurnState
 
 SAVE_TITLE = "\x1b[22;0t"
 RESTORE_TITLE = "\x1b[23;0t"
@@ -117,8 +117,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     """Input is held back, because a key is on its way to its binding, or a screen is opening."""
     _held_input: tuple[events.Key | events.Paste, ...] = ()
     """The keys and pastes that are held back."""
-    _works_held_for: frozenset[int] = frozenset()
-    """The hold numbers of the works that may still open a screen."""
+    _work_holds: frozenset[int] = frozenset()
+    """The numbers of the holds whose work may still open a screen."""
     _hold_number = 0
     """The number of times that input was held back. The end of an earlier hold must not release input too soon."""
 
@@ -195,7 +195,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         The work may open a screen, which then gets the keys that were typed meanwhile.
         """
         number = self._begin_hold()
-        self._works_held_for |= {number}
+        self._work_holds |= {number}
         asyncio.get_running_loop().call_later(MAX_WORK_HOLD_S, self._end_work_hold, number)
 
         async def run() -> None:
@@ -207,8 +207,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         return run()
 
     def _end_work_hold(self, number: int) -> None:
-        if number in self._works_held_for:
-            self._works_held_for -= {number}
+        if number in self._work_holds:
+            self._work_holds -= {number}
             if self.screen_stack:  # otherwise the app has ended
                 self._hold_for_screen(self.screen)
 
@@ -242,8 +242,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
             self.call_later(self._handle_held_input, number)
 
     async def _handle_held_input(self, number: int) -> None:
-        """Handle the input that was held back, unless a hold later than `number`, or a work, has not ended."""
-        if number != self._hold_number or self._works_held_for:
+        """Handle the input that was held back, unless a hold later than `number`, or any work, has not ended."""
+        if number != self._hold_number or self._work_holds:
             return
         self._is_holding = False
         held = self._held_input
@@ -372,8 +372,8 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
     return HangupSafeDriver
 
 
-_TITLE_MARKS: dict[State, str] = {"idle": "", "working": "… ", "asking": "? "}
-_BELL_TEXTS: dict[State, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
+_TITLE_MARKS: dict[TurnState, str] = {"idle": "", "working": "… ", "asking": "? "}
+_BELL_TEXTS: dict[TurnState, str] = {"idle": "qcode: the turn has ended", "asking": "qcode: a question waits for you"}
 _TITLE_CELLS = 50
 
 
@@ -398,7 +398,7 @@ class TerminalTitle:
         self._folder = one_line(folder).rstrip("/").rpartition("/")[2]
         self._write = write
         self._ring_bell = ring_bell
-        self._state: State = "idle"
+        self._state: TurnState = "idle"
         self._title = ""
         self._countdown = ""
 
@@ -421,7 +421,7 @@ class TerminalTitle:
             self.has_title = has_title
             self.begin()
 
-    def announce(self, state: State) -> None:
+    def announce(self, state: TurnState) -> None:
         """Show the state in the title, and ring if qcode now waits for the user."""
         self._state = state
         self.write_title()

@@ -68,14 +68,15 @@ class EndingSignals:
             return None
         return ExitCode.INTERRUPTED if self.number == signal.SIGINT else ExitCode.TERMINATED
 
-    def close(self, seconds: float = 0.0) -> None:
+    def close(self, release_s: float = 0.0) -> None:
         """Stop handling signals, because the app has ended.
 
-        After a signal, the process must end within `seconds` plus `LEAVE_S`.
+        After a signal, the process must end within `LEAVE_S`. `release_s` is the additional time in seconds for what
+        the caller releases after this call.
         """
         if self.number is not None:
             self._deadline_start = time.monotonic()
-            self._seconds_left = seconds + LEAVE_S
+            self._seconds_left = release_s + LEAVE_S
             os.write(self._write_end, b"\0")  # wakes the thread, which then waits for the new deadline
             return
         signal.set_wakeup_fd(-1)

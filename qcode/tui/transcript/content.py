@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ThinkingMode = Literal["folded", "expanded", "hidden"]
 """How finished reasoning is shown."""
 
-_PROMPT = (PromptEntry, AttachmentsEntry)
+_PROMPT_ENTRIES = (PromptEntry, AttachmentsEntry)
 _NOTICE_SYMBOLS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
@@ -130,7 +130,7 @@ class Content:
             return
         for entry in self.entries[prompt_indexes[-1] :]:
             is_warning_about_prompt = isinstance(entry, NoticeEntry) and not entry.gap
-            if is_warning_about_prompt or isinstance(entry, (*_PROMPT, DividerEntry)):
+            if is_warning_about_prompt or isinstance(entry, (*_PROMPT_ENTRIES, DividerEntry)):
                 self._remove(entry)
         first = self.entries[0] if self.entries else None
         has_prompt = any(isinstance(entry, PromptEntry) for entry in self.entries)
@@ -148,7 +148,7 @@ class Content:
         if isinstance(last, NoticeEntry) and last.count_repetition(level, text):
             self._touch(last)
         else:
-            is_about_prompt = level == "warning" and isinstance(last, _PROMPT)
+            is_about_prompt = level == "warning" and isinstance(last, _PROMPT_ENTRIES)
             self._add(NoticeEntry(level, text, _NOTICE_SYMBOLS[level]), gap=0 if is_about_prompt else 1)
 
     def append_text(self, text: str) -> None:
@@ -194,7 +194,10 @@ class Content:
             self._end_reasoning()
 
     def add_mark(self, text: str) -> None:
-        """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
+        """Add a mark, such as `continued 1/3`, inside the live text, which continues below it.
+
+        Without live text, the mark is a separate row.
+        """
         if self._text is None:
             self._add(DividerEntry(text), gap=0)
             return

@@ -28,7 +28,7 @@ from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content, Replacement
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
-from qcode.tui.transcript.line import Line, style_of, terminal_text
+from qcode.tui.transcript.line import PLAIN, Line, style_of, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette
 
 _FRAME_S = 1 / 20
@@ -492,12 +492,11 @@ def _thumb(bar: ScrollBar) -> list[Segment]:
 
 def with_chosen_mark(line: Line) -> Line:
     """Return the first row of an entry with `_CHOSEN_MARK` instead of the blank after its icon."""
-    spans = list(line.spans)
-    for index, (text, style) in enumerate(spans):
-        if text[1:2] == " ":
-            spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, style), (text[2:], style)]
-        break
-    return replace(line, spans=tuple(span for span in spans if span[0]))
+    (text, style), *others = line.spans or (("", PLAIN),)
+    if text[1:2] != " ":
+        return line
+    marked = [(text[0] + _CHOSEN_MARK, style), (text[2:], style), *others]
+    return replace(line, spans=tuple(span for span in marked if span[0]))
 
 
 def _overlap(match: tuple[int, int], selected: tuple[int, int]) -> bool:

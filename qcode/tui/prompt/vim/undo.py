@@ -11,6 +11,7 @@ from qcode.tui.prompt.vim.motions import first_non_blank, line_start
 from qcode.values import dataclass
 
 MAX_STEPS = 500
+"""The maximum number of changes that can be undone."""
 
 
 @dataclass(frozen=True, slots=True)
