@@ -1,5 +1,7 @@
 """The tools that the model is currently offered: their origin, the effect of a call in this mode, and their cost.
 
+The functions at the end write these facts as text for the user.
+
 Separate from `toolbox` because only `/tools` imports it.
 """
 
@@ -7,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from qcode.agent.call_titles import verb
 from qcode.engine.counting import estimate_tool
 from qcode.protocol.tools import CommandExecution, FileAccess, NetworkAccess, ToolSpec
 from qcode.safety.policy import Policy
+from qcode.text.clean import one_line
 from qcode.text.json import Json
+from qcode.text.numbers import tokens_text
 from qcode.values import dataclass
 
 
@@ -93,3 +98,45 @@ def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
 def _parameter_text(schema: Json) -> str:
     text = schema.get("description") or schema.get("type") if isinstance(schema, dict) else ""
     return text if isinstance(text, str) else ""
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text, sanitized and on one line."""
+    line = one_line(text, 600)
+    end = line.find(". ")
+    return line if end < 0 else line[: end + 1]
+
+
+def tools_heading(tools: Sequence[OfferedTool]) -> str:
+    return f"Tools, {tokens_text(sum(tool.tokens for tool in tools))} tokens with each request"
+
+
+def tool_title(tool: OfferedTool) -> str:
+    """Return a tool by its word in the transcript, with its name if that differs: `Ask (ask_person)`."""
+    title = verb(tool.name)
+    name = one_line(tool.name)
+    return title if title.lower() == name.lower() else f"{title} ({name})"
+
+
+def tools_text(tools: Sequence[OfferedTool]) -> str:
+    """Return two lines for each tool, then the heading as the sum."""
+    rows = [
+        f"{tool_title(tool)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
+        f"  {first_sentence(tool.description)}"
+        for tool in tools
+    ]
+    return "\n".join([*rows, "", tools_heading(tools)])
+
+
+def tool_text(tool: OfferedTool) -> str:
+    """Return the details of one tool."""
+    lines = [
+        f"{tool.effect} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
+        "",
+        one_line(tool.description, 4_000),
+        *(["", "Arguments"] if tool.parameters else []),
+        *(f"  {one_line(name)}  {one_line(description)}" for name, description in tool.parameters),
+    ]
+    if tool.server:
+        lines += ["", f"/mcp {tool.server} shows its server."]
+    return "\n".join(lines)

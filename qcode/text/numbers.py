@@ -1,4 +1,4 @@
-"""Formats numbers for display: tokens, sizes, money, time, exit codes. Pure."""
+"""Formats numbers for display: tokens, sizes, money, durations, exit codes. Pure."""
 
 from __future__ import annotations
 

@@ -421,7 +421,7 @@ class AppView:
 
     def copy_reply(self) -> None:
         """Open the list of replies and code blocks, the last reply first, including one that still streams."""
-        from qcode.tui.screens.copying import CopyPicker, copy_items
+        from qcode.tui.screens.copy_picker import CopyPicker, copy_items
 
         running = self.transcript.content.live_text if self.turns.is_running else ""
         items = copy_items(self._agent.conversation.stored_messages, running)

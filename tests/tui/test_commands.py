@@ -15,7 +15,7 @@ from qcode.protocol.reply import TextDelta
 from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
-from qcode.tui.screens.copying import CopyPicker, copy_items
+from qcode.tui.screens.copy_picker import CopyPicker, copy_items
 from qcode.tui.shared_widgets import HangingText
 from qcode.tui.terminal import driver
 from tests.tui.harness import Running, drive

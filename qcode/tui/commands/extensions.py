@@ -1,6 +1,6 @@
 """The commands of everything that extends the model: tools, hooks, skills, instruction files, tool servers.
 
-`screens.permission_text` formats the text about tools. A screen is loaded when it opens.
+A screen is loaded when it opens.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def _tools(context: CommandContext, name: str) -> None:
-    from qcode.tui.screens import permission_text
+    from qcode.agent.offered_tools import tool_text, tools_text
 
     tools = context.agent.offered_tools()
     named_tool = next((tool for tool in tools if tool.name == name), None)
     if named_tool is not None:
-        context.view.show_panel(f"Tool {one_line(named_tool.name)}", permission_text.tool_text(named_tool))
+        context.view.show_panel(f"Tool {one_line(named_tool.name)}", tool_text(named_tool))
     elif name:
         names = [tool.name for tool in tools]
         context.refuse(unknown_name_error(f"tool {quoted(name)}", name, names, "/tools lists them."))
@@ -39,7 +39,7 @@ def _tools(context: CommandContext, name: str) -> None:
 
         context.required_app_view.open_screen(ToolPicker(tools), lambda _: None)
     else:
-        context.view.show_panel("Tools", permission_text.tools_text(tools))
+        context.view.show_panel("Tools", tools_text(tools))
 
 
 def _tool_choices(context: CommandContext) -> Sequence[str]:

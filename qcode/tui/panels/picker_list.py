@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from rich.cells import cell_len
@@ -80,6 +81,21 @@ class PickerRow:
 def count_rows(rows: Sequence[PickerRow]) -> int:
     """Return the number of rows, without summaries."""
     return sum(not row.is_summary for row in rows)
+
+
+def time_labels(times: Sequence[str]) -> list[str]:
+    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are on several days; "" if invalid."""
+    local_times = [_local_time(time) for time in times]
+    days = {time.date() for time in local_times if time is not None}
+    time_format = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
+    return ["" if time is None else time.strftime(time_format) for time in local_times]
+
+
+def _local_time(time: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(time).astimezone()
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

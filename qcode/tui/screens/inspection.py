@@ -19,13 +19,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.agent.context.memory import InstructionFiles, ListedFile, memory_detail, owner_label, size_text
-from qcode.agent.offered_tools import OfferedTool
+from qcode.agent.offered_tools import OfferedTool, first_sentence, tool_text, tool_title, tools_heading
 from qcode.text.clean import one_line, quoted_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.pager import LESS_KEYS, PagerScreen, ScrollUnit, hanging_lines, scroll_by
-from qcode.tui.screens.permission_text import first_sentence, tool_text, tool_title, tools_heading
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
 from qcode.tui.terminal.clipboard import CopyResult

@@ -1,15 +1,13 @@
-"""Permission rules, decisions and tools as sanitized text, for screens, panels and the linear mode.
+"""Permission rules and decisions as sanitized text, for the screen of `/permissions` and for the linear mode.
 
-It is separate because two screens use it, and so do `commands.permissions` and `commands.extensions`, which open them.
+It is separate because the screen uses it, and so does `commands.permissions`, which opens the screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
-from qcode.agent.call_titles import main_argument, verb
-from qcode.agent.offered_tools import OfferedTool
+from qcode.agent.call_titles import main_argument
 from qcode.agent.permissions import (
     CHECKED_KINDS,
     NO_RULES,
@@ -24,7 +22,6 @@ from qcode.protocol.approvals import RuleEffect, effective_mode, mode_label
 from qcode.safety.rules import KINDS
 from qcode.safety.verdict import Verdict
 from qcode.text.clean import cut, one_line, visible
-from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
@@ -78,24 +75,9 @@ def call_text(record: CallRecord, limit: int = 200) -> str:
     return cut(f"{visible(record.call.name)} {main_argument(record.call, limit)}".strip(), limit)
 
 
-def clock_text(timestamp: float) -> str:
+def _clock_text(timestamp: float) -> str:
     """Return a time in seconds since 1970 as local time, such as `14:03:59`."""
     return f"{datetime.fromtimestamp(timestamp).astimezone():%H:%M:%S}"
-
-
-def time_labels(times: Sequence[str]) -> list[str]:
-    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are on several days; "" if invalid."""
-    local_times = [_local_time(time) for time in times]
-    days = {time.date() for time in local_times if time is not None}
-    time_format = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
-    return ["" if time is None else time.strftime(time_format) for time in local_times]
-
-
-def _local_time(time: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(time).astimezone()
-    except ValueError:
-        return None
 
 
 def decision_text(record: CallRecord) -> str:
@@ -103,7 +85,7 @@ def decision_text(record: CallRecord) -> str:
     outcome = {"ran": "ran without asking", "denied": "declined by you"}.get(record.decision, decision_label(record))
     reason = f": {visible(record.reason)}" if record.reason else ""
     rule = _rule_note(record.rule, record.reason)
-    return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL_CHARS)}\n{outcome}{reason}{rule}"
+    return f"{_clock_text(record.timestamp)} {call_text(record, _MAX_CALL_CHARS)}\n{outcome}{reason}{rule}"
 
 
 def _rule_note(decided_by: str, reason: str) -> str:
@@ -130,7 +112,7 @@ def permissions_text(permissions: Permissions) -> str:
     decisions = []
     for record in permissions.decisions()[-_MAX_DECISIONS:]:
         reason = f" ({visible(record.reason)})" if record.reason else ""
-        decisions.append(f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}{reason}")
+        decisions.append(f"  {_clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}{reason}")
     return "\n".join(
         [
             f"{mode_line(permissions)}  ({visible(with_tilde(permissions.mode_origin))})",
@@ -210,46 +192,3 @@ def refusal_text(refusal: ValueError) -> str:
     text = one_line(str(refusal)).removesuffix(".")
     begins_with_rule = text.partition("(")[0].partition(" ")[0] in KINDS
     return f"{text if begins_with_rule else capitalized(text)}."
-
-
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a text, sanitized and on one line."""
-    line = one_line(text, 600)
-    end = line.find(". ")
-    return line if end < 0 else line[: end + 1]
-
-
-def tools_heading(tools: Sequence[OfferedTool]) -> str:
-    return f"Tools, {tokens_text(sum(tool.tokens for tool in tools))} tokens with each request"
-
-
-def tool_title(tool: OfferedTool) -> str:
-    """Return a tool by its word in the transcript, with its name if that differs: `Ask (ask_person)`."""
-    title = verb(tool.name)
-    name = one_line(tool.name)
-    return title if title.lower() == name.lower() else f"{title} ({name})"
-
-
-def tools_text(tools: Sequence[OfferedTool]) -> str:
-    """Return two lines for each tool, then the heading as the sum."""
-
-    rows = [
-        f"{tool_title(tool)}: {tool.effect} ({tool.origin}, {tokens_text(tool.tokens)} tokens)\n"
-        f"  {first_sentence(tool.description)}"
-        for tool in tools
-    ]
-    return "\n".join([*rows, "", tools_heading(tools)])
-
-
-def tool_text(tool: OfferedTool) -> str:
-    """Return the details of one tool."""
-    lines = [
-        f"{tool.effect} · {tool.origin} · {tokens_text(tool.tokens)} tokens with each request",
-        "",
-        one_line(tool.description, 4_000),
-        *(["", "Arguments"] if tool.parameters else []),
-        *(f"  {one_line(name)}  {one_line(description)}" for name, description in tool.parameters),
-    ]
-    if tool.server:
-        lines += ["", f"/mcp {tool.server} shows its server."]
-    return "\n".join(lines)

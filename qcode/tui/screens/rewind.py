@@ -16,8 +16,7 @@ from textual.widgets import Static
 from qcode.text.clean import plain_line, quoted_line, visible
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
-from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.permission_text import time_labels
+from qcode.tui.panels.picker_list import Column, PickerRow, time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import hanging_rows
 from qcode.tui.transcript.line import shorten_start

@@ -11,8 +11,7 @@ from itertools import accumulate
 from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
-from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.permission_text import time_labels
+from qcode.tui.panels.picker_list import Column, PickerRow, time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 
@@ -41,7 +40,7 @@ class CopyItem:
 
 def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tuple[CopyItem, ...]:
     """Return the replies, the last one first, each followed by its code blocks. `partial_reply` is still streaming."""
-    turns = accumulate(message.is_turn_start for message in stored)
+    turns = accumulate(message.is_turn_start for message in stored)  # the number of turns up to each message
     replies = [
         (turn, message.entry)
         for turn, message in zip(turns, stored, strict=True)
@@ -57,7 +56,8 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
         items += _code_blocks(partial_reply, "so far")
     times = time_labels([entry.timestamp for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
-        name, text = "the last reply" if number == 0 else "a reply", entry.message.text
+        name = "the last reply" if number == 0 else "a reply"
+        text = entry.message.text
         reply = CopyItem(name, plain_line(text, _MAX_LABEL_CHARACTERS), text, f"turn {turn}", time)
         items += [reply, *_code_blocks(text, f"turn {turn}")]
     return tuple(items)
