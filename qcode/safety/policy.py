@@ -519,15 +519,15 @@ class Policy:
                 hint = f"; the rule fetch({target.name}) would allow it" if target.is_loopback else ""
                 return Verdict("deny", f"{target.host} is not a public address{hint}", "fetch:address")
         return self._judge_by_rules(
-            "fetch", target.name, target.host, lambda rule, strict: covers_target(rule, target, strict)
+            "fetch", target.name, target.host, lambda rule, allows: covers_target(rule, target, allows=allows)
         )
 
     def _judge_by_rules(
         self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """Return the verdict of the rules. `covers` tests one rule; it also gets whether the rule denies or asks."""
-        covered = covers or (lambda rule, _: rule.matches_name(name))
-        denied = first_rule(self.rules.deny, kind, lambda rule: covered(rule, True))
+        """Return the verdict of the rules. `covers` tests one rule; it also gets whether that is an allow rule."""
+        is_covered = covers or (lambda rule, _: rule.matches_name(name))
+        denied = first_rule(self.rules.deny, kind, lambda rule: is_covered(rule, False))
         if denied is not None:
             return verdict_of_rule(denied, "deny")
         if self.mode == "plan":
@@ -536,10 +536,10 @@ class Policy:
             return RESTRICTED_FOLDER
         if self.mode == "bypass":
             return _BYPASS
-        asked = first_rule(self.rules.ask, kind, lambda rule: covered(rule, True))
+        asked = first_rule(self.rules.ask, kind, lambda rule: is_covered(rule, False))
         if asked is not None:
             return verdict_of_rule(asked, "ask")
-        allowed = first_rule(self.rules.allow, kind, lambda rule: covered(rule, False))
+        allowed = first_rule(self.rules.allow, kind, lambda rule: is_covered(rule, True))
         if allowed is not None:
             return verdict_of_rule(allowed, "allow")
         proposed = f"{kind}({name})"

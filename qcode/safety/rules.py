@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from qcode.protocol.approvals import RuleConfig
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
@@ -38,6 +38,14 @@ _HOST = lazy_pattern(
 )
 _NOT_IN_NAMES = lazy_pattern(r"[^A-Za-z0-9_/-]")
 _TOOL = lazy_pattern(r"[\w.-]+/(\*|[\w.-]+)")
+
+
+class _PathPattern(NamedTuple):
+    """A gitignore pattern."""
+
+    text: str
+    folder: str
+    """The folder that it is relative to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +87,14 @@ class Rule:
         """
         if not self.body:
             return True
-        pattern, base = self._pattern_and_root(root, home)
-        if not path.startswith(f"{base.rstrip('/')}/"):
+        pattern = self._pattern(root, home)
+        start = f"{pattern.folder.rstrip('/')}/"
+        if not path.startswith(start):
             return False
-        below = path[len(base.rstrip("/")) + 1 :]
-        return _matches_pattern(pattern, below) or (folds and _matches_pattern(_folded(pattern), _folded(below)))
+        below = path.removeprefix(start)
+        return _matches_pattern(pattern.text, below) or (
+            folds and _matches_pattern(_folded(pattern.text), _folded(below))
+        )
 
     def matches_name(self, name: str) -> bool:
         """Return whether a fetch rule covers a host, or an mcp rule a `server/tool`."""
@@ -96,13 +107,14 @@ class Rule:
         # The name of a tool is changed to one that every provider accepts; a rule may use the server's original name.
         return _NOT_IN_NAMES.sub("_", self.body) == name
 
-    def _pattern_and_root(self, root: str, home: str) -> tuple[str, str]:
-        """Return the gitignore pattern of a path rule, and the folder that it is relative to."""
+    def _pattern(self, root: str, home: str) -> _PathPattern:
+        """Return the pattern of a path rule."""
         if self.body.startswith("~/"):
-            return self.body[1:], home
+            return _PathPattern(self.body.removeprefix("~"), home)
         if self.body.startswith("/"):
-            return self.body, "/"
-        return (self.body[1:] if self.body.startswith("./") else self.body), root
+            return _PathPattern(self.body, "/")
+        # `./x` becomes `/x`, which matches only at the top of `root`.
+        return _PathPattern(self.body[1:] if self.body.startswith("./") else self.body, root)
 
 
 _ANY = Word("*", has_glob=True)
@@ -295,12 +307,12 @@ def is_rule(text: str) -> bool:
     return True
 
 
-def covers_target(rule: Rule, target: UrlTarget, restricts: bool) -> bool:
-    """Return whether a rule covers a target.
+def covers_target(rule: Rule, target: UrlTarget, *, allows: bool) -> bool:
+    """Return whether a rule covers a target. If `allows`, it is an allow rule.
 
-    An allow rule covers one port (the default port if it names none); a rule that restricts covers the whole host.
+    An allow rule covers one port (the default port if it names none); a deny or ask rule covers the whole host.
     """
-    names = (*target.names, target.host) if restricts else target.names
+    names = target.names if allows else (*target.names, target.host)
     return any(rule.matches_name(name) for name in names)
 
 

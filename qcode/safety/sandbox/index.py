@@ -39,11 +39,23 @@ _SKIPPED_GIT_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
 _MAX_CONFIG_BYTES = 64 * 1024
 _CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
 
-_SECRET, _CONTROL, _DEPENDENCY, _GIT, _NESTED_CONTROL = 1, 2, 4, 8, 16
-"""The categories of a name. `_NESTED_CONTROL` names count only in certain folders: `workflows` in `.github`."""
-
 _NOT_SCANNED, _MISSING = -1, -2
 """The values of `_Folder.ctime_ns` before a scan, and after the scan of a folder that does not exist."""
+
+
+class _NameKind(NamedTuple):
+    """The meaning of a name, whatever the folder."""
+
+    is_secret: bool = False
+    is_control: bool = False
+    is_nested_control: bool = False
+    """It is a control path only in certain folders, such as `workflows` in `.github`."""
+    is_dependency_folder: bool = False
+    is_git: bool = False
+    """It is `.git`, or a name that a file system may open for `.git`."""
+
+
+_ORDINARY = _NameKind()
 
 
 class _FileState(NamedTuple):
@@ -60,8 +72,8 @@ class _FileState(NamedTuple):
 class _Folder:
     """The result of scanning one folder."""
 
-    in_dependency: bool
-    in_git: bool
+    is_in_dependency: bool
+    is_in_git: bool
     ctime_ns: int = _NOT_SCANNED
     is_settled: bool = False
     """A later change of the folder is certain to change its ctime."""
@@ -77,8 +89,8 @@ class _PendingFolder(NamedTuple):
     """A folder that a pass has not reached."""
 
     path: str
-    in_dependency: bool
-    in_git: bool
+    is_in_dependency: bool
+    is_in_git: bool
 
 
 class WorkspaceIndex:
@@ -93,7 +105,7 @@ class WorkspaceIndex:
         self._contents: WorkspaceContents | None = None
         self._watched_paths: dict[str, _FileState | None] = {}
         """The state of each protected path, None if it does not exist."""
-        self._categories: dict[str, int] = {}
+        self._kinds: dict[str, _NameKind] = {}
         self._next_refresh = 0.0
 
     def refresh(self, *, is_forced: bool = False) -> WorkspaceContents:
@@ -102,7 +114,7 @@ class WorkspaceIndex:
             now = self._clock()
             if self._contents is not None and not is_forced and now < self._next_refresh:
                 return self._contents
-            walk = _FolderPass(self._folders, self._categories, self._clock, now + MAX_WALK_S)
+            walk = _FolderPass(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
             was_complete = self._contents is not None and self._contents.is_complete
             has_changed = walk.refresh(self._roots, was_complete=was_complete)
             if has_changed or self._contents is None or self._watched_paths != _states_of(self._watched_paths):
@@ -152,10 +164,10 @@ class _FolderPass:
     """One pass over the folders of an index, with a time limit."""
 
     def __init__(
-        self, folders: dict[str, _Folder], categories: dict[str, int], clock: Callable[[], float], deadline: float
+        self, folders: dict[str, _Folder], kinds: dict[str, _NameKind], clock: Callable[[], float], deadline: float
     ) -> None:
         self._folders = folders
-        self._categories = categories
+        self._kinds = kinds
         self._clock = clock
         self._deadline = deadline
         self._steps = 0
@@ -166,32 +178,38 @@ class _FolderPass:
 
         If the pass before was not complete, this one continues it.
         """
-        if not self._has_changed() and was_complete:
+        if not self._mark_changed() and was_complete:
             return False
         visited: set[str] = set()
-        pending = [_PendingFolder(root, in_dependency=False, in_git=False) for root in roots]
+        pending = [_PendingFolder(root, is_in_dependency=False, is_in_git=False) for root in roots]
         while pending:
             if self._is_timed_out():
                 self.is_complete = False
                 return True
-            path, in_dependency, in_git = pending.pop()
+            path, is_in_dependency, is_in_git = pending.pop()
             folder = self._folders.get(path)
-            if folder is None or (folder.in_dependency, folder.in_git) != (in_dependency, in_git):
-                folder = self._folders[path] = _Folder(in_dependency, in_git)
+            if folder is None or (folder.is_in_dependency, folder.is_in_git) != (is_in_dependency, is_in_git):
+                folder = self._folders[path] = _Folder(is_in_dependency, is_in_git)
             visited.add(path)
             if folder.ctime_ns == _NOT_SCANNED:
                 self._scan(path, folder)
             for child in folder.children:
-                categories = self.categories_of(child)
-                if not (in_git and protected_paths.fold(child) in _SKIPPED_GIT_FOLDERS):
-                    is_dependency, is_git = bool(categories & _DEPENDENCY), bool(categories & _GIT)
-                    pending.append(_PendingFolder(_join(path, child), in_dependency or is_dependency, in_git or is_git))
+                if is_in_git and protected_paths.fold(child) in _SKIPPED_GIT_FOLDERS:
+                    continue
+                kind = self._kind_of(child)
+                pending.append(
+                    _PendingFolder(
+                        _join(path, child),
+                        is_in_dependency=is_in_dependency or kind.is_dependency_folder,
+                        is_in_git=is_in_git or kind.is_git,
+                    )
+                )
         for path in self._folders.keys() - visited:
             del self._folders[path]
         return True
 
-    def _has_changed(self) -> bool:
-        """Mark folders that changed since their scan or were never scanned. Return whether there are any."""
+    def _mark_changed(self) -> bool:
+        """Mark folders that changed since their scan as not scanned. Return whether any folder is not scanned."""
         has_changed = False
         for path, folder in self._folders.items():
             try:
@@ -203,12 +221,12 @@ class _FolderPass:
                 has_changed = True
         return has_changed
 
-    def categories_of(self, name: str) -> int:
-        """Return the categories of a name, as a set of bits. The result is cached."""
-        categories = self._categories.get(name)
-        if categories is None:
-            categories = self._categories[name] = _classify(name)
-        return categories
+    def _kind_of(self, name: str) -> _NameKind:
+        """Return the kind of a name. The result is cached."""
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = self._kinds[name] = _classify(name)
+        return kind
 
     def hard_links(self, watched_paths: Mapping[str, _FileState | None]) -> dict[int, list[str]]:
         """Return all paths of watched files with several hard links, by inode."""
@@ -253,56 +271,47 @@ class _FolderPass:
             self._record(entry, folder, path)
 
     def _record(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
-        """Record an entry of the folder `parent` in `folder`, by the categories of its name."""
-        name, categories = entry.name, self.categories_of(entry.name)
-        if entry.is_dir(follow_symlinks=False):
-            if entry.path not in KERNEL_FOLDERS:
-                folder.children.append(name)
-            is_secret = False
-        else:
-            is_secret = bool(categories & _SECRET)
-        if not categories and not folder.in_git:
+        """Record an entry of the folder `parent` in `folder`, by the kind of its name."""
+        kind = self._kind_of(entry.name)
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if is_folder and entry.path not in KERNEL_FOLDERS:
+            folder.children.append(entry.name)
+        if kind is _ORDINARY and not folder.is_in_git:
             return
-        if is_secret:
+        if kind.is_secret and not is_folder:
             folder.secrets.append(entry.path)
             if entry.is_symlink():
                 folder.secret_links.append(entry.path)
-        if not folder.in_dependency:
-            self._record_control_path(entry, folder, parent, categories)
-
-    def _record_control_path(self, entry: os.DirEntry[str], folder: _Folder, parent: str, categories: int) -> None:
-        if folder.in_git:
+        if folder.is_in_dependency:
+            return
+        if folder.is_in_git:
             if protected_paths.fold(entry.name) in _GIT_CONTROL:
                 folder.git_control_paths.append(entry.path)
-            return
-        is_file = not entry.is_dir(follow_symlinks=False)
-        if categories & _GIT:
+        elif kind.is_git:
             # A file or a link of this name points to the repository.
-            if is_file:
+            if not is_folder:
                 folder.git_control_paths.append(entry.path)
-            return
-        if categories & _NESTED_CONTROL and not protected_paths.is_control_path((_base_name(parent), entry.name)):
-            return
-        if categories & (_CONTROL | _NESTED_CONTROL) or (
-            is_file and categories & _SECRET and _is_environment_file(entry.name)
-        ):
+        elif _is_control_path(entry.name, kind, parent, is_folder=is_folder):
             folder.control_paths.append(entry.path)
 
 
-def _classify(name: str) -> int:
-    """Return the categories of a name, as a set of bits."""
-    categories = 0
-    if protected_paths.is_secret(name) or protected_paths.is_key(name):
-        categories |= _SECRET
-    if protected_paths.is_control_path((name,)):
-        categories |= _CONTROL
-    if protected_paths.fold(name) in ("workflows", "actions"):
-        categories |= _NESTED_CONTROL
-    if protected_paths.is_dependency_folder(name):
-        categories |= _DEPENDENCY
-    if protected_paths.fold(name) == ".git" or protected_paths.is_git_look_alike(name):
-        categories |= _GIT
-    return categories
+def _is_control_path(name: str, kind: _NameKind, parent: str, *, is_folder: bool) -> bool:
+    """Return whether an entry of the folder `parent` runs or instructs programs later."""
+    if kind.is_nested_control:
+        return protected_paths.is_control_path((_base_name(parent), name))
+    return kind.is_control or (kind.is_secret and not is_folder and _is_environment_file(name))
+
+
+def _classify(name: str) -> _NameKind:
+    """Return the kind of a name; `_ORDINARY` itself for a name without a meaning."""
+    is_secret = protected_paths.is_secret(name) or protected_paths.is_key(name)
+    is_control = protected_paths.is_control_path((name,))
+    is_nested_control = protected_paths.fold(name) in ("workflows", "actions")
+    is_dependency_folder = protected_paths.is_dependency_folder(name)
+    is_git = protected_paths.fold(name) == ".git" or protected_paths.is_git_look_alike(name)
+    if not (is_secret or is_control or is_nested_control or is_dependency_folder or is_git):
+        return _ORDINARY
+    return _NameKind(is_secret, is_control, is_nested_control, is_dependency_folder, is_git)
 
 
 def _is_environment_file(name: str) -> bool:

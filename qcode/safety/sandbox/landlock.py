@@ -20,14 +20,25 @@ from qcode.safety.sandbox.seccomp import FilterName, UnknownMachine, filter_prog
 
 MIN_VERSION = 3
 """The first version of the Landlock ABI that can forbid truncating a file."""
-# The first versions that can restrict TCP, and signals and abstract UNIX sockets.
 _TCP_VERSION = 4
+"""The first version that can restrict TCP."""
+_IOCTL_VERSION = 5
+"""The first version that can restrict ioctl(2) on devices."""
 _SCOPES_VERSION = 6
+"""The first version that can restrict signals and abstract UNIX sockets."""
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+# The rights LANDLOCK_ACCESS_FS_… that are granted.
+_EXECUTE = 1 << 0
+_WRITE_FILE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_TRUNCATE = 1 << 14
+_IOCTL_DEV = 1 << 15  # since version 5
 _READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
-# Both rights of TCP (bind and connect), and both scopes (abstract UNIX sockets and signals).
-_TCP, _SCOPES = 0b11, 0b11
+_RIGHTS_BEFORE_5 = (1 << 15) - 1
+_RIGHTS_SINCE_5 = (1 << 16) - 1
+_TCP = 0b11  # bind and connect
+_SCOPES = 0b11  # abstract UNIX sockets and signals
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Not /proc/self: the grant would be for the /proc folder of qcode itself. Open file descriptors need no grant.
 _PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/version", "/proc/loadavg", "/proc/uptime")
@@ -79,9 +90,8 @@ def _check_confined() -> None:
 
 def _ruleset(confinement: Confinement, abi_version: int) -> int:
     """Return the descriptor of a ruleset that grants the access of `confinement`. The caller closes it."""
-    # ABI 3 and 4 have 15 rights; 5 added _IOCTL_DEV.
-    all_rights = (1 << {3: 15, 4: 15}.get(abi_version, 16)) - 1
-    fields = [all_rights]
+    all_rights = _RIGHTS_SINCE_5 if abi_version >= _IOCTL_VERSION else _RIGHTS_BEFORE_5
+    fields = [all_rights]  # struct landlock_ruleset_attr
     fields += [_TCP] if abi_version >= _TCP_VERSION else []
     fields += [_SCOPES] if abi_version >= _SCOPES_VERSION else []
     ruleset = kernel.landlock_ruleset(fields)
@@ -100,7 +110,10 @@ def _ruleset(confinement: Confinement, abi_version: int) -> int:
 
 
 def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """Yield the topmost paths in `folder`, or `folder` itself, that contain no hidden path."""
+    """Yield `folder` if it contains no hidden path, otherwise the topmost paths in it that contain none.
+
+    Example: if `/etc/ssh/key` is hidden, `/etc` gives its other entries and the other entries of `/etc/ssh`.
+    """
     hidden_inside = [path for path in hidden if is_within(path, folder)]
     if folder in hidden_inside or is_within_any(folder, KERNEL_FOLDERS):
         return

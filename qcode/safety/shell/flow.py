@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from qcode.safety.shell.ast import (
     PLACEHOLDER,
@@ -40,8 +40,15 @@ Feature: TypeAlias = Literal["loop", "substitution", "variable", "wildcard"]
 """Features of the shell beyond a list of literal commands. Without a sandbox, a command that uses one asks."""
 Folders: TypeAlias = "frozenset[str]"
 """The possible working folders of a command, as absolute normalized paths."""
-_Ends: TypeAlias = "tuple[Folders, Folders]"
-"""The folders after a script that succeeded, and after one that failed."""
+
+
+class _EndFolders(NamedTuple):
+    """The folders in which a script may end."""
+
+    succeeded: Folders
+    """If it succeeds."""
+    failed: Folders
+    """If it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ class _FlowPass:
     variables: dict[str, Word]
     """The values set by loops."""
 
-    def add_script(self, script: Script, folders: Folders) -> _Ends:
+    def add_script(self, script: Script, folders: Folders) -> _EndFolders:
         """Add the parts of `script`, and return the folders it may end in."""
         if len(folders) > MAX_FOLDERS:
             raise UnsupportedSyntax("it changes the folder too often")
@@ -155,16 +162,16 @@ class _FlowPass:
                     added = self.parts[start:]
                     self.parts[start:] = [replace(item, piped_from=sources + item.piped_from) for item in added]
                     sources += tuple(item.command.words[0].text for item in added)
-                return folders, folders
+                return _EndFolders(folders, folders)
             case Negation():
-                succeeded, failed = self.add_script(script.inner, folders)
-                return failed, succeeded
+                inner = self.add_script(script.inner, folders)
+                return _EndFolders(succeeded=inner.failed, failed=inner.succeeded)
             case CommandList():
                 return self._command_list(script, folders)
             case Loop():
                 return self._loop(script, folders)
 
-    def _command_list(self, script: CommandList, folders: Folders) -> _Ends:
+    def _command_list(self, script: CommandList, folders: Folders) -> _EndFolders:
         """Follow `&&`, `||` and `;`.
 
         Example: in `cd a && x; y`, `x` runs in `a`, and `y` in `a` or in the folder in which the line started.
@@ -173,16 +180,16 @@ class _FlowPass:
         for item in script.items:
             match item.operator:
                 case "&&":
-                    succeeded, item_failed = self.add_script(item.script, succeeded)
-                    failed |= item_failed
+                    ends = self.add_script(item.script, succeeded)
+                    succeeded, failed = ends.succeeded, failed | ends.failed
                 case "||":
-                    item_succeeded, failed = self.add_script(item.script, failed)
-                    succeeded |= item_succeeded
+                    ends = self.add_script(item.script, failed)
+                    succeeded, failed = succeeded | ends.succeeded, ends.failed
                 case ";":
                     succeeded, failed = self.add_script(item.script, succeeded | failed)
-        return succeeded, failed
+        return _EndFolders(succeeded, failed)
 
-    def _command(self, script: SimpleCommand, folders: Folders) -> _Ends:
+    def _command(self, script: SimpleCommand, folders: Folders) -> _EndFolders:
         """Add a simple command, and follow it if it is a `cd`."""
         command = SimpleCommand(
             self._fill_words(script.words, folders), self._fill_words(script.inputs, folders), script.outputs
@@ -196,10 +203,11 @@ class _FlowPass:
         if target is None:
             if command.words and command.words[0].text in _CHANGE_FOLDER:
                 raise UnsupportedSyntax("qcode cannot tell where this cd leads")
-            return folders, folders
-        return frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders), folders  # noqa: PTH118  # plain text, as bash joins it
+            return _EndFolders(folders, folders)
+        targets = frozenset(os.path.normpath(os.path.join(folder, target)) for folder in folders)  # noqa: PTH118  # plain text, as bash joins it
+        return _EndFolders(succeeded=targets, failed=folders)
 
-    def _loop(self, script: Loop, folders: Folders) -> _Ends:
+    def _loop(self, script: Loop, folders: Folders) -> _EndFolders:
         """Add the body of a loop once for each word."""
         self.features.add("loop")
         words = self._fill_words(script.words, folders)
@@ -208,8 +216,8 @@ class _FlowPass:
             self.variables[script.name] = (
                 replace(word, is_one_match=word.has_glob) if word.unknown != "words" else _ANY_TEXT
             )
-            succeeded, failed = self.add_script(script.body, folders_after)
-            folders_after = succeeded | failed
+            ends = self.add_script(script.body, folders_after)
+            folders_after = ends.succeeded | ends.failed
             # A body that is analyzed once for many values must not change the folder or an outer variable.
             changed = [
                 name
@@ -219,7 +227,7 @@ class _FlowPass:
             if (not word.is_known or word.has_glob) and (folders_after != folders or changed):
                 raise UnsupportedSyntax("a loop changes the folder or a variable of another loop")
         self.variables[script.name] = _ANY_TEXT
-        return folders_after, folders_after
+        return _EndFolders(folders_after, folders_after)
 
     def _fill_words(self, words: tuple[Word, ...], folders: Folders) -> tuple[Word, ...]:
         return tuple(

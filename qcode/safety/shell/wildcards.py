@@ -11,9 +11,10 @@ import re
 import tomllib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from qcode.values import dataclass
 
@@ -36,14 +37,20 @@ def may_run_or_write(name: str, words: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A program of the table. The header of wildcards.toml explains the fields."""
+    """A program of the table. The fields are the keys of wildcards.toml, whose header explains them in more detail."""
 
     refused: tuple[str, ...]
+    """Options that write or run something."""
     harmless: frozenset[str] = frozenset()
+    """Options and words that are covered although they resemble refused ones."""
     only: frozenset[str] = frozenset()
+    """The only options that are covered; empty: all that are not refused."""
     whole: bool = False
+    """An option is a whole word, which is refused if it begins with one of `refused`. Otherwise it may be letters."""
     words: re.Pattern[str] | None = None
-    values: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    """Matches the words without a dash that are covered; None if all are that are not refused."""
+    values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    """For each option that is covered only with certain values, the pattern of these values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,33 +72,43 @@ class _Table:
 
 def _without_values(words: Sequence[str], program: _Program) -> list[str]:
     """Return the words without options that have a harmless value: `-o /dev/null`, `-sSo /dev/null`, `-qO-`."""
-    pending, remaining, harmless = deque(words), list[str](), dict(program.values)
+    pending = deque(words)
+    remaining: list[str] = []
     while pending:
         word = pending.popleft()
-        option, value = _option_with_value(word, harmless, program.only)
-        pattern = harmless.get(option)
-        if pattern is not None and pattern.fullmatch(value or (pending[0] if pending else "")):
-            if not value:
+        option = _valued_option(word, program.values, program.only)
+        pattern = program.values.get(option.name)
+        if pattern is not None and pattern.fullmatch(option.value or (pending[0] if pending else "")):
+            if not option.value:
                 pending.popleft()
         else:
             remaining.append(word)
     return remaining
 
 
-def _option_with_value(word: str, known_options: Collection[str], flags: Collection[str]) -> tuple[str, str]:
-    """Return the option in a word that takes a value, and the value, empty if it is the next word.
+class _ValuedOption(NamedTuple):
+    """An option with a value."""
+
+    name: str = ""
+    """Empty if the word has no such option."""
+    value: str = ""
+    """Empty if the value is the next word."""
+
+
+def _valued_option(word: str, known_options: Collection[str], flags: Collection[str]) -> _ValuedOption:
+    """Return the option in a word that takes a value: `-o` with `/dev/null` for `-sSo/dev/null`.
 
     A letter is such an option if it is in `known_options`; all letters before it must be in `flags`.
     """
     if word.startswith("--"):
         name, _, value = word.partition("=")
-        return name, value
+        return _ValuedOption(name, value)
     for index, letter in enumerate(word[1:], start=2):
         if f"-{letter}" in known_options:
-            return f"-{letter}", word[index:]
+            return _ValuedOption(f"-{letter}", word[index:])
         if f"-{letter}" not in flags:
             break
-    return "", ""
+    return _ValuedOption()
 
 
 def _is_refused(text: str, program: _Program, table: _Table) -> bool:
@@ -154,5 +171,5 @@ def _program(row: Mapping[str, Any], rows: Mapping[str, Any], everywhere: tuple[
     only = frozenset(row.get("only", "").split())
     words = re.compile(row["words"], re.DOTALL) if "words" in row else None
     written = row.get("values", {}).items()
-    values = tuple((name, re.compile(value)) for names, value in written for name in names.split())
+    values = {name: re.compile(value) for names, value in written for name in names.split()}
     return _Program((*everywhere, *refused), frozenset(harmless), only, bool(row.get("whole")), words, values)
