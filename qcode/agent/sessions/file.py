@@ -83,6 +83,7 @@ class RecordFile:
         self._lock: Lock | None = None
         self._handle: int | None = None
         self._end = 0  # the size of the complete records, in bytes
+        self._is_new = False  # `reserve` chose the name
         self._ends_inside_record = False
         self._is_dirty = False  # written records are not synced yet
         self._is_failing = False  # the last write failed
@@ -108,6 +109,7 @@ class RecordFile:
         if self._path.exists():
             self._release()
             return False
+        self._is_new = True
         return True
 
     def open_existing(self) -> OpenedFile:
@@ -159,9 +161,10 @@ class RecordFile:
         return warnings
 
     def close(self) -> None:
-        """Sync and close the file, and release its lock. Buffered lines are dropped."""
+        """Sync and close the file, and release its lock. Buffered lines are dropped, and so is a new, empty file."""
         self.sync()
         if self._handle is not None:
+            self._remove_empty_file()
             try:
                 os.close(self._handle)
             except OSError as error:  # a network file system may report a failed write only here
@@ -228,6 +231,13 @@ class RecordFile:
         except OSError:
             self._end = os.fstat(self._handle).st_size
             self._ends_inside_record = True
+
+    def _remove_empty_file(self) -> None:
+        """Remove a new file without a record: on a full disk it exists, and would be resumed as the latest session."""
+        assert self._path is not None and self._handle is not None
+        with suppress(OSError):
+            if self._is_new and os.fstat(self._handle).st_size == 0:
+                self._path.unlink()
 
     def _repair(self, contents: SessionFileContent) -> str:
         """Make the file end with a complete line, and return a notice, empty if no text was moved. Raise `OSError`."""

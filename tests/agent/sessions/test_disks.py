@@ -74,6 +74,20 @@ def test_pending_records_are_written_in_order_once_there_is_space(
     assert (loaded.messages, loaded.notices) == (CONVERSATION, ())
 
 
+@pytest.mark.parametrize("room", [0, 50])
+def test_new_session_without_a_record_is_not_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    store = make_store(tmp_path)
+    earlier = begin(store, PROMPT)
+    earlier.close()
+    disk = Disk(monkeypatch)
+    disk.room = room
+    begin(store, PROMPT).close()
+    assert store.latest() == earlier.session_id
+    assert len(list(store.folder.glob("*.jsonl"))) == 1
+
+
 def test_second_failure_after_a_recovery_is_reported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = begin(make_store(tmp_path), PROMPT)
     disk = Disk(monkeypatch)
