@@ -8,6 +8,7 @@ be encoded.
 from __future__ import annotations
 
 import json
+import sys
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -93,6 +94,13 @@ def count_in(value: Json) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value < float("inf") else None
+
+
+def finite_in(value: Json) -> float | None:
+    """Return a number as a `float`, or None if `value` is not a finite number; an integer may be too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else None
 
 
 def sum_of(*counts: int | None) -> int | None:

@@ -46,11 +46,12 @@ from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Ro
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Usage
-from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in, texts_in
+from qcode.text.json import Json, JsonObject, count_in, finite_in, parse_object, text_in, texts_in
 
 _USAGE_FIELDS = tuple(member.name for member in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
 _ROLES = frozenset(get_args(Role))
+_MAX_NUMBER = 1_000_000  # more messages than a session has; a damaged range may end at any number
 VERSION = 1
 """The version of the session file format."""
 
@@ -60,7 +61,7 @@ def message_to_json(message: Message) -> JsonObject:
 
 
 def message_from_json(value: JsonObject) -> Message:
-    role = value.get("role")
+    role = str_field(value, "role")
     if role not in _ROLES:
         raise ValueError("no such role")
     return Message(cast("Role", role), tuple([block_from_json(item) for item in _list_field(value, "blocks")]))
@@ -281,7 +282,7 @@ def ranges_from_json(value: Json) -> tuple[NumberRange, ...]:
     ranges = []
     for item in value:
         match item:
-            case [int(first), int(end)] if 0 <= first < end:
+            case [int(first), int(end)] if 0 <= first < end <= _MAX_NUMBER:
                 ranges.append((first, end))
             case _:
                 raise ValueError("not a range of messages")
@@ -325,7 +326,7 @@ def move_from_json(record: JsonObject, history: SessionHistory) -> Move:
     prompt = None if to.get("own") is None else int_field(to, "own")
     after = history.head_of(ranges_from_json(to.get("runs")), prompt)
     files = tuple(_file_move_from_json(_as_object(item)) for item in _list_field(record, "files"))
-    changes = tuple(_as_position(item) for item in _list_field(record, "changes"))
+    changes = tuple(int_field({"change": item}, "change") for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
 
 
@@ -384,10 +385,6 @@ def _as_object(value: Json) -> JsonObject:
     return value
 
 
-def _as_position(value: Json) -> int:
-    return int_field({"position": value}, "position")
-
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = ("\x85", "\u2028", "\u2029")
 _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
@@ -434,7 +431,7 @@ def result_from_json(value: Json, content: str) -> ShownResult | None:
     if isinstance(output, int):  # a prefix of the content, of which only the length is stored
         output = content[:output]
     display = output if isinstance(output, str) else None
-    duration = float(seconds) if isinstance(seconds, (int, float)) else None
+    duration = finite_in(seconds)
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
     sandbox = cast("SandboxUse", value.get("sandbox") if value.get("sandbox") in get_args(SandboxUse) else "")
     files = texts_in(value.get("files"))
@@ -513,6 +510,8 @@ def _turn_from_json(value: JsonObject) -> TurnEnded:
         spent = Decimal(cost) if isinstance(cost, str) else None
     except InvalidOperation:
         raise ValueError("cost is not a number") from None
+    if spent is not None and not spent.is_finite():
+        raise ValueError("cost is not finite")
     return TurnEnded(
         Outcome(text_in(value.get("outcome"))),
         stop=None,
@@ -525,7 +524,7 @@ def _turn_from_json(value: JsonObject) -> TurnEnded:
         discarded_output_tokens=count_in(value.get("discarded")) or 0,
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
-        seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+        seconds=finite_in(seconds),
         note=text_in(value.get("note")),
         truncated_call_tokens=count_in(value.get("truncated_call_tokens")) or 0,
     )

@@ -96,6 +96,12 @@ def test_attempt_of_another_version_is_the_only_one_dropped() -> None:
     assert attempts_from_json("none") == ()
 
 
+def test_duration_that_no_float_can_hold_is_dropped() -> None:
+    shown = result_from_json({"state": "done", "seconds": 10**400}, "text")
+    assert shown is not None
+    assert shown.seconds is None
+
+
 def test_lone_surrogate_survives() -> None:
     message = Message("user", (Text("a\udc80b\u2028"),))
     line = to_line(message_to_json(message))

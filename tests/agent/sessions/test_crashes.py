@@ -108,6 +108,9 @@ def test_each_torn_tail_is_added_to_the_corrupt_file(tmp_path: Path) -> None:
         b"{}",
         b'{"kind":5}',
         b'{"kind":"message","role":"user"}',
+        b'{"kind":"message","role":[],"blocks":[]}',
+        b'{"kind":"compaction","runs":[[0,1000000000000]],"new":[]}',
+        b'{"kind":"shown","items":[{"type":"turn","outcome":"end_turn","cost":"NaN"}]}',
         b"[" * 9999,
     ],
 )
@@ -121,6 +124,17 @@ def test_invalid_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line:
     session.close()
     assert loaded.messages == CONVERSATION
     assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced.",)
+
+
+@pytest.mark.parametrize("damage", [{"cwd": None}, {"created": 5}], ids=str)
+def test_session_with_a_damaged_header_is_resumed(tmp_path: Path, damage: dict[str, object]) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, *CONVERSATION)
+    header, _, messages = file.read_bytes().partition(b"\n")
+    file.write_bytes(json.dumps({**json.loads(header), **damage}).encode() + b"\n" + messages)
+    opened = store.resume(file.stem)
+    opened.session.close()
+    assert opened.loaded.messages == CONVERSATION
 
 
 def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None:
