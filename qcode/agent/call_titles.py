@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.events import DECLINED, CallState
 from qcode.protocol.messages import PLACEHOLDER_KEY, ToolCall
 from qcode.protocol.tools import SandboxUse
-from qcode.text.clean import one_line, shown_line
+from qcode.text.clean import one_line, shown_line, title_line
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.dialog import plan_of
@@ -112,25 +112,25 @@ def call_in_words(name: str) -> str:
 def main_argument(call: ToolCall, limit: int = 400) -> str:
     """Return the main argument of a call on one line of at most `limit` characters; empty if there is no such argument.
 
-    Invisible characters are escaped.
+    Invisible characters are escaped, except those of emoji.
     """
     plan = plan_of(call).strip()
     if plan:
-        return shown_line(_MARKUP.sub("", plan.partition("\n")[0].lstrip("# ")), limit)
+        return title_line(_MARKUP.sub("", plan.partition("\n")[0].lstrip("# ")), limit)
     arguments = parse_object(call.arguments) or {}
     if PLACEHOLDER_KEY in arguments:
-        return shown_line(_argument_text(arguments.get("path")) or INCOMPLETE, limit)
+        return title_line(_argument_text(arguments.get("path")) or INCOMPLETE, limit)
     if call.name == "todo":
-        return shown_line(_current_task(arguments), limit)
+        return title_line(_current_task(arguments), limit)
     if call.name in ("grep", "glob"):
-        return shown_line(_search_text(arguments), limit)
+        return title_line(_search_text(arguments), limit)
     if call.name in DEFAULT_ARGUMENTS and not arguments.get("path"):
         return DEFAULT_ARGUMENTS[call.name]
     for key in _MAIN_ARGUMENTS:
         text = _argument_text(arguments.get(key))
         if text:
-            return shown_line(text, limit)
-    return next((shown_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
+            return title_line(text, limit)
+    return next((title_line(text, limit) for text in map(_argument_text, arguments.values()) if text), "")
 
 
 def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:

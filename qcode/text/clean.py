@@ -34,6 +34,10 @@ _BLANK = lazy_pattern(
 )
 _EMOJI_PARTS = "\ufe0f\u200d"
 """Variation selector 16 and the zero-width joiner."""
+_KEYCAP = "\u20e3"
+"""The last character of a keycap, such as `1\ufe0f\u20e3`."""
+_OTHER_EMOJI_BASES = "\u203c\u2049\u2139\u3030"
+"""Characters with an emoji form that are not symbols in Unicode, such as the letter of an information sign."""
 _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 """Text that looks like one of qcode's escapes: its backslash is escaped too."""
 
@@ -97,18 +101,37 @@ def show_hidden(text: str) -> str:
 
 
 def _is_in_emoji(text: str, index: int) -> bool:
-    """Return whether the character at `index` chooses the emoji form of a symbol, or joins two emoji."""
-    if index == 0 or text[index] not in _EMOJI_PARTS:
-        return False
-    before = text[index - 1]
-    if text[index] == "\ufe0f":
-        return unicodedata.category(before) in ("So", "Sm")
-    is_after_emoji = before in _EMOJI_PARTS or unicodedata.category(before) in ("So", "Sk")
-    return is_after_emoji and unicodedata.category(text[index + 1 : index + 2] or " ") == "So"
+    """Return whether the character at `index` belongs to an emoji: it chooses a form, joins two emoji, or is a new one.
+
+    An emoji that is newer than the Unicode tables of Python has no category yet. The tags of flags such as that of
+    Scotland stay hidden, because they can spell any text.
+    """
+    char = text[index]
+    before, after = text[index - 1 : index], text[index + 1 : index + 2]
+    match char:
+        case "\ufe0f":
+            is_symbol = before != "" and (unicodedata.category(before) in ("So", "Sm") or before in _OTHER_EMOJI_BASES)
+            return is_symbol or _is_new_emoji(before) or (after == _KEYCAP and before in tuple("0123456789#*"))
+        case "\u200d":
+            joins_emoji = before != "" and (before in _EMOJI_PARTS or unicodedata.category(before) in ("So", "Sk"))
+            is_before_emoji = after != "" and (unicodedata.category(after) == "So" or _is_new_emoji(after))
+            return (joins_emoji or _is_new_emoji(before)) and is_before_emoji
+        case "\u20e3":
+            return before == "\ufe0f" and _is_in_emoji(text, index - 1)
+        case _:
+            return _is_new_emoji(char)
 
 
-def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool) -> str:
-    """Escape the invisible characters of `text`. If `is_json`, its backslashes are already escaped."""
+def _is_new_emoji(char: str) -> bool:
+    """Return whether a character is unassigned in a block that Unicode reserves for emoji."""
+    return "\U0001f6d0" <= char <= "\U0001faff" and unicodedata.category(char) == "Cn"
+
+
+def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool, keeps_emoji: bool = False) -> str:
+    """Escape the invisible characters of `text`. If `is_json`, its backslashes are already escaped.
+
+    `keeps_emoji`: the invisible characters of emoji stay.
+    """
     if text.isascii() and text.isprintable() and (is_json or _LIKE_ESCAPE.search(text) is None):
         return text
     result: list[str] = []
@@ -120,6 +143,9 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool) -> str:
             cluster = char if char.isalpha() else ""
         elif char in "\n\t" and not is_json:
             result.append(LINE_BREAK if char == "\n" else _TAB_SHOWN)
+            cluster = ""
+        elif keeps_emoji and _is_in_emoji(text, index):
+            result.append(char)
             cluster = ""
         elif _is_hidden(char) or (char in (LINE_BREAK, _TAB) and not is_json):
             result.append(escape(char))
@@ -273,6 +299,11 @@ def shown_line(text: str, limit: int = 400) -> str:
     For commands that ran or may run; `one_line` drops invisible characters instead.
     """
     return cut(visible(text.strip()), limit)
+
+
+def title_line(text: str, limit: int = 400) -> str:
+    """Return `text` as `shown_line` does, but with emoji as they are, for a title that no approval depends on."""
+    return cut(_escaped(text.strip(), _python_escape, is_json=False, keeps_emoji=True), limit)
 
 
 def cut(line: str, limit: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
-from qcode.text.clean import one_line, shown_line
+from qcode.text.clean import one_line, title_line
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.output import OMISSION
 from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
@@ -101,10 +101,10 @@ class ShellLines:
         """Run a line; its card shows the result."""
         self._count += 1
         running = _RunningLine(f"!{self._count}", line)
-        self._transcript.add_card(running.card_id, "!", shown_line(line))
+        self._transcript.add_card(running.card_id, "!", title_line(line))
         self._transcript.update_card(running.card_id, CardUpdate(state="running", hint=self.hint))
         task = asyncio.ensure_future(self._run(running))
-        self._activities[task] = Activity(f"running {shorten(shown_line(line), _MAX_SHOWN_CELLS)}", self._clock())
+        self._activities[task] = Activity(f"running {shorten(title_line(line), _MAX_SHOWN_CELLS)}", self._clock())
         self._show_latest()
         self._spawn(self._follow(running, task))
 

@@ -16,6 +16,7 @@ from qcode.text.clean import (
     plain_line,
     quoted_line,
     show_hidden,
+    title_line,
     visible,
     visible_json,
     visible_line,
@@ -160,9 +161,20 @@ def test_plain_line_is_cut_at_its_limit() -> None:
     assert plain_line("**" + "word " * 10_000, 20) == "**word word word wo…"
 
 
-@pytest.mark.parametrize("text", ["⚠\ufe0f careful", "# 👩\u200d💻 and ❤\ufe0f\u200d🔥", "👍🏽\u200d🌈"])
-def test_emoji_of_a_shown_file_keep_their_invisible_parts(text: str) -> None:
-    assert show_hidden(text) == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "⚠\ufe0f careful",
+        "# 👩\u200d💻 and ❤\ufe0f\u200d🔥",
+        "👍🏽\u200d🌈",
+        "1\ufe0f\u20e3 install #\ufe0f\u20e3",
+        "ℹ\ufe0f note ‼\ufe0f",
+        "\U0001fadf new",  # of Unicode 16, newer than the tables of Python 3.11
+    ],
+)
+def test_emoji_of_a_shown_file_or_title_keep_their_invisible_parts(text: str) -> None:
+    assert show_hidden(text) == title_line(text) == text
+    assert title_line(f"echo '{text}' \u202e") == f"echo '{text}' \\u202e"
 
 
 @pytest.mark.parametrize(
@@ -174,10 +186,18 @@ def test_emoji_of_a_shown_file_keep_their_invisible_parts(text: str) -> None:
         ("x\u200dy", "x\\u200dy"),
         ("👍\u200d", "👍\\u200d"),
         ("pay\u202efile", "pay\\u202efile"),
+        ("1\ufe0f2", "1\\ufe0f2"),
+        ("🏴\U000e0068\U000e0069", "🏴\\U000e0068\\U000e0069"),
+        ("👩\u200dx", "👩\\u200dx"),
+        ("x\u200d👩", "x\\u200d👩"),
     ],
 )
-def test_invisible_character_outside_of_an_emoji_is_shown_in_a_file(text: str, shown: str) -> None:
-    assert show_hidden(text) == shown
+def test_invisible_character_outside_of_an_emoji_is_shown_in_a_file_and_a_title(text: str, shown: str) -> None:
+    assert show_hidden(text) == title_line(text) == shown
+
+
+def test_emoji_of_an_approval_show_their_invisible_parts() -> None:
+    assert visible("👩\u200d💻 ❤\ufe0f") == "👩\\u200d💻 ❤\\ufe0f"
 
 
 def test_line_of_a_text_marks_its_breaks_and_escapes_marks_that_it_contains() -> None:

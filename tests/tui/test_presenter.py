@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -409,6 +410,8 @@ def test_title_of_a_plan_is_its_heading_without_markup() -> None:
 def test_main_argument_is_one_line_without_invisible_characters() -> None:
     assert main_argument(call(arguments='{"timeout": 5, "command": "ls\\n-la\\u001b[2J"}')) == "ls⏎-la\\x1b[2J"
     assert main_argument(call(arguments='{"path": "a.py", "content": "x"}')) == "a.py"
+    emoji = json.dumps({"command": "echo 👩\u200d💻 a\u200db \u202e"})
+    assert main_argument(call(arguments=emoji)) == "echo 👩\u200d💻 a\\u200db \\u202e"
     assert main_argument(call(arguments='{"depth": 2, "what": "this"}')) == "this"
     assert main_argument(call(arguments="{}")) == ""
     assert main_argument(call(arguments='{"command": ["git", "log"]}')) == "git log"

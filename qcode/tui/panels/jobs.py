@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from qcode.protocol.events import Level
-from qcode.text.clean import clean, shown_line
+from qcode.text.clean import clean, title_line
 from qcode.text.numbers import age_text, count_text
 from qcode.text.redrawn import redrawn
 from qcode.tools.shell import background_job
@@ -189,7 +189,7 @@ def _has_succeeded(job: Job) -> bool:
 
 def command_of(job: Job) -> str:
     """Return the command of a job in one line, with everything visible."""
-    return crop(shown_line(job.command, _COMMAND_CELLS), _COMMAND_CELLS)
+    return crop(title_line(job.command, _COMMAND_CELLS), _COMMAND_CELLS)
 
 
 def quit_question(running: Sequence[Job]) -> str:

@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import shown_line
+from qcode.text.clean import title_line
 from qcode.tui.panels.jobs import JobWatch, command_of, commands_of, missing_output, quit_question
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.panels.preview import Rows
@@ -101,7 +101,7 @@ class JobsScreen(ListScreen[None]):
 
     def _build_rows(self) -> tuple[PickerRow, ...]:
         return tuple(
-            PickerRow(str(job.number), f"{job.number}  {shown_line(job.command)}", cells=(self._jobs.state_of(job),))
+            PickerRow(str(job.number), f"{job.number}  {title_line(job.command)}", cells=(self._jobs.state_of(job),))
             for job in reversed(self._jobs.all)
         )
 
