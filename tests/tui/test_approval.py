@@ -1000,6 +1000,16 @@ def test_changed_lines_come_first_if_the_change_does_not_fit(size: tuple[int, in
     drive(test, conversation, size=size)
 
 
+def test_choice_of_another_mode_names_the_key_of_the_user() -> None:
+    request = replace(_request(), offers=("edits",))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert any("Yes, and all edits from now on (F8)" in row for row in _screen(run))
+
+    drive(test, ScriptedConversation(_asking(request)), keys={"next-mode": "f8"})
+
+
 def test_thinking_and_a_question_that_does_not_fit_name_the_key_that_shows_all() -> None:
     conversation = ScriptedConversation(
         [ReasoningDelta(0, "hm"), _finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()]

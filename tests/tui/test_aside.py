@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -28,12 +28,13 @@ def drive(
     test: Callable[[Running, Talk], Awaitable[None]],
     *replies: Steps,
     size: tuple[int, int] = (80, 24),
+    keys: Mapping[str, str] | None = None,
 ) -> None:
     """Run `test` on the app with a real conversation that gets `replies`."""
 
     async def body() -> None:
         it = talk(base, *replies, model=PRICED, is_attended=True)
-        async with running(it.conversation, size=size) as run:
+        async with running(it.conversation, size=size, keys=keys) as run:
             await test(run, it)
         await it.conversation.close()
 
@@ -65,6 +66,14 @@ def test_aside_is_shown_in_a_panel_and_closed_without_a_trace(tmp_path: Path) ->
         assert run.app.widgets.prompt.is_empty
 
     drive(tmp_path, test, text_reply("It is a [parser].", usage=Usage(1_000, 100)))
+
+
+def test_aside_names_the_key_of_the_user_that_attaches_it(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/btw what is it?")
+        await run.until(lambda: "F8 attach to prompt  ·  Esc close" in run.screen)
+
+    drive(tmp_path, test, text_reply("A parser."), keys={"add-aside": "f8"})
 
 
 def test_aside_runs_beside_a_turn_and_escape_closes_it_first(tmp_path: Path) -> None:

@@ -63,6 +63,18 @@ def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
     drive(test, conversation(), size=size)
 
 
+def test_search_names_the_key_of_the_user_that_stays_at_the_match() -> None:
+    async def test(run: Running) -> None:
+        await asked(run)
+        await run.pilot.press("f8", *"needle1")
+        await run.until(lambda: "11 of 11  ↑↓ next · Esc close · F8 close and stay" in bar(run))
+        await run.pilot.press("f8")
+        await run.until(lambda: not run.app.widgets.search.is_open)
+        assert not run.app.widgets.transcript.is_anchored
+
+    drive(test, conversation(), keys={"search": "f8"})
+
+
 @pytest.mark.broad
 def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     shown_at_start: list[str] = []

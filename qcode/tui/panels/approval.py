@@ -31,6 +31,7 @@ from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.choices import (
     BACK,
+    MODE_KEY,
     NOTHING_CHECKED,
     SEND,
     Form,
@@ -92,6 +93,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._is_field_open = False  # the text field is open
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
+        self.mode_key = MODE_KEY
+        """The key that switches the mode; empty if there is none."""
         self.view = QuestionView(self._question_text, id="approval-view")
         """The part of the panel that shows the question."""
         self.display = False
@@ -574,7 +577,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _shown_options(self) -> tuple[Option, ...]:
         """Return the options, with the effect of a held key that checks one."""
         form = self._form.with_toggled(self.highlighted) if self._held_keys.is_holding else self._form
-        return shown_options(form.options, self._text_field.text, is_field_open=self._is_field_open)
+        options = [replace(option, key=self.mode_key) if option.key == MODE_KEY else option for option in form.options]
+        return shown_options(options, self._text_field.text, is_field_open=self._is_field_open)
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the title, with the position among the questions of the reply, and the key that edits the call."""

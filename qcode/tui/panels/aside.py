@@ -134,6 +134,8 @@ class AsidePanel(Vertical):
         self._foot = Static(id="aside-foot", markup=False)
         self._question = ""
         self._activity_text = ""
+        self.attach_key = "Ctrl+S"
+        """The key that attaches question and answer to the prompt; empty if there is none."""
         self.display = False
 
     @property
@@ -204,8 +206,8 @@ class AsidePanel(Vertical):
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self._title.update(title)
-        add_key = ("Ctrl+S", "attach to prompt" if width >= _MIN_CELLS_FOR_WORDS else "attach")
-        keys = [] if self._activity_text else [add_key]
+        attach = (self.attach_key, "attach to prompt" if width >= _MIN_CELLS_FOR_WORDS else "attach")
+        keys = [attach] if self.attach_key and not self._activity_text else []
         if self._text.is_long:
             keys.append(("PgUp PgDn", "scroll"))
         line = key_hints([*keys, ("Esc", "close")], width)

@@ -154,6 +154,8 @@ SEND = Option("Send the answer", key="Enter")
 NOTHING_CHECKED = "No choice is checked. Check one with Space or its number, or write an answer."
 """The note if Enter would send an empty answer."""
 _THIS_SESSION = "(this session)"
+MODE_KEY = "Shift+Tab"
+"""Stands for the key that switches the mode, which the user can change."""
 _NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
 _TYPING_REASON = "typing a reason for No"
@@ -168,7 +170,7 @@ _IMPOSSIBLE_OPTIONS = (
     _SAY_WHY,
 )
 _PLAN_OPTIONS = (
-    Option("Yes, and ask before each edit", "y", AcceptPlan(), key="Shift+Tab"),
+    Option("Yes, and ask before each edit", "y", AcceptPlan(), key=MODE_KEY),
     Option("Yes, and accept edits", "a", AcceptPlan("accept-edits"), "edits in this folder run without asking"),
     Option("No, keep planning", "n", Deny(), "stops the turn", key="Esc"),
     Option("No, and say what to change", "t"),
@@ -326,7 +328,7 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
     for scope in approval.offers:
         match scope:
             case "edits":
-                yield Option("Yes, and all edits from now on", decision=Allow("edits"), key="Shift+Tab")
+                yield Option("Yes, and all edits from now on", decision=Allow("edits"), key=MODE_KEY)
             case "trust":
                 yield Option("Yes, and trust this folder", decision=Allow("trust"))
             case "prefix":

@@ -57,6 +57,8 @@ class SearchBar(Horizontal):
         self._worker: Worker[None] | None = None
         self._pending_moves: list[bool] = []  # moves while the search runs, True for upwards
         self.position = SearchPosition()
+        self.stay_key = "Ctrl+F"
+        """The key that closes the bar and stays at the match; empty if there is none."""
         self._field = SearchField(id="search-field", compact=True)
         self._count = Static(id="search-count", markup=False)
         self.display = False
@@ -162,5 +164,6 @@ class SearchBar(Horizontal):
 
     def _show_count(self, content: Content) -> None:
         has_space = self.size.width >= _MIN_CELLS_FOR_KEYS
-        keys = "↑↓ next · Esc close · Ctrl+F close and stay" if has_space else "Esc close"
+        stay = f" · {self.stay_key} close and stay" if self.stay_key else ""
+        keys = f"↑↓ next · Esc close{stay}" if has_space else "Esc close"
         self._count.update(Content.assemble(content, (f"  {keys}", "$muted")))
