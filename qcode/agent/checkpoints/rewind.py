@@ -440,7 +440,9 @@ def _report(planned: _PlannedMove, performed: Sequence[PreparedRestore]) -> str:
             parts.append(f"{count_text(restored, 'file')} restored")
         if deleted:
             parts.append(f"{count_text(deleted, 'file')} deleted")
-    return f"{verb}: {', '.join(parts) or 'no change was needed'}. {plan.reverting_command} reverts this."
+    if not parts:
+        return f"{verb}: no change was needed."
+    return f"{verb}: {', '.join(parts)}. {plan.reverting_command} reverts this."
 
 
 def _command_to_revert_redo(move: Move) -> str:

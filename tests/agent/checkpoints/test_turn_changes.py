@@ -87,6 +87,13 @@ def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: Checkpo
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
 
 
+def test_rewind_that_keeps_every_file_names_no_command_that_reverts_it(runner: CheckpointRunner) -> None:
+    number = runner.turn("one", a_txt=b"new\n")
+    runner.path("a.txt").write_bytes(b"mine\n")
+    plan = runner.rewinder.plan_rewind(number, "files")
+    assert runner.do(plan).text == "Rewound: no change was needed."
+
+
 def test_redone_rewind_of_files_names_the_command_that_reverts_it(runner: CheckpointRunner) -> None:
     number = runner.turn("one", a_txt=b"new\n")
     runner.do(runner.rewinder.plan_rewind(number, "files"))
