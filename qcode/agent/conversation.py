@@ -28,7 +28,7 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import BackgroundCalls, Toolbox
 from qcode.agent.trust.store import TrustStore
-from qcode.agent.usage import EarlierTurns, RecoveryMetrics, TurnUsage, turn_usage
+from qcode.agent.usage import RecoveryMetrics, SessionUsage, TurnUsage, turn_usage
 from qcode.engine.caps import caps_for
 from qcode.engine.counting import size_messages
 from qcode.engine.effects import (
@@ -99,8 +99,10 @@ class Conversation:
         self.permissions = permissions
         self.effort = context.options.reasoning_effort  # from the next turn on; None: the model's default
         self.background = BackgroundCalls(toolbox)
-        self._context, self._clients = context, clients
-        self.client = self._turn_client = client  # the model in use, and that of the running or last turn
+        self._context = context
+        self._clients = clients
+        self.client = client  # the model in use
+        self._turn_client = client  # the model of the running or last turn
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
         self._toolbox = toolbox
         self._store = store
@@ -115,11 +117,7 @@ class Conversation:
         self._shown_once: set[str] = set()  # texts of the `is_once` notices that were shown
         self._opening_events: list[TurnEvent] = []  # shown after the first event of a turn
         self._sizing = ContextSizing()
-        self._fallback: FallbackModels | None = None
-        if context.settings.fallback:
-            from qcode.agent.models.fallback import FallbackModels
-
-            self._fallback = FallbackModels(clients, context.settings)
+        self._fallback = _fallback_models(clients, context) if context.settings.fallback else None
         self._turn_options = NO_OPTIONS
         self._is_prompt_next = False  # whether the next stored message is the prompt of the turn
         self.hooks: SessionHooks | None = None
@@ -136,8 +134,10 @@ class Conversation:
         """Let hooks see the events of this conversation from now on."""
         from qcode.agent.hooks.calls import CallHooks
 
-        self.hooks, folder = hooks, self._context.folder
-        self._calls.hooks = CallHooks(hooks.scope, self._toolbox, folder, self._stop_by_hook, lambda: self.policy)
+        self.hooks = hooks
+        self._calls.hooks = CallHooks(
+            hooks.scope, self._toolbox, self._context.folder, self._stop_by_hook, lambda: self.policy
+        )
         hooks.open_transcript(self.messages)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
@@ -151,8 +151,7 @@ class Conversation:
         if (count := self.transcript.last_reported_count(self.client.name)) is not None:
             self._counter.restore(count.messages, count.prompt_tokens, count.reply_tokens)
         self._turn_count = 0
-        self._earlier_turns: EarlierTurns | None = EarlierTurns(session.history)  # None once `_usage` includes them
-        self._usage: list[TurnUsage] = []
+        self.session_usage = SessionUsage(session.history)
 
     @property
     def session_id(self) -> str:
@@ -219,7 +218,8 @@ class Conversation:
             self._opening_events = list(first.events)
         self._client_after_turn = self.client if client is not self.client else None
         self._use_client(client)
-        prompt, self._turn_options = expanded.text, expanded.options
+        prompt = expanded.text
+        self._turn_options = expanded.options
         self._clients.record_prompt(prompt)
         attached = self.attachments.take_blocks(prompt, expanded.attached, expanded.options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
@@ -278,11 +278,15 @@ class Conversation:
 
     def _new_driver(self, turn: Turn, summary_client: ModelClient | None) -> Driver:
         """Return the driver of a turn; `summary_client` writes the summaries of a compaction, by default the model."""
-        hooks, summarizer = self.hooks, None if summary_client is None else summary_client.observed_provider
-        confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        driver = Driver(turn, self.client.observed_provider, self, summary_provider=summarizer, confirm=confirm)
-        if hooks is not None:
-            hooks.show = driver.show
+        driver = Driver(
+            turn,
+            self.client.observed_provider,
+            self,
+            summary_provider=None if summary_client is None else summary_client.observed_provider,
+            confirm=partial(self._toolbox.confirm, None if self.hooks is None else self.hooks.confirm),
+        )
+        if self.hooks is not None:
+            self.hooks.show = driver.show
         return driver
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
@@ -294,7 +298,7 @@ class Conversation:
         if isinstance(event, TurnEnded):
             self.transcript.session.sync()
             typed = typed_prompt(prompt, self._turn_options.shown_prompt)
-            self._usage.append(turn_usage(typed, self.model, event))
+            self.session_usage.add(turn_usage(typed, self.model, event))
         sources = (self.transcript.session, self.checkpoints, self._toolbox, self._calls)
         events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):
@@ -380,31 +384,15 @@ class Conversation:
         """Return the tokens of the next prompt by use."""
         from qcode.agent.context.window import context_report
 
-        client = self.client
-        return context_report(
-            client.known_model(),
-            client.system(self.mode),
-            client.prompts.instruction_chars,
-            self.tools,
-            self.transcript.messages,
-            self._counter,
-            client.output,
-        )
+        return context_report(self.client, self.mode, self.tools, self.transcript.messages, self._counter)
 
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return the usage of each turn in order; turns of an earlier run have only the usage that was recorded."""
-        if self._earlier_turns is not None:
-            self._usage[:0] = self._earlier_turns.usage(self._clients.price_of)
-            self._earlier_turns = None
-        return tuple(self._usage)
+        return self.session_usage.turns(self._clients.price_of)
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the calls of one-way tools in the running turn, or in the last turn."""
         return () if self._last_turn is None else self._last_turn.signals
-
-    def add_usage(self, usage: TurnUsage) -> None:
-        """Add usage outside the turns, such as for a title."""
-        self._usage.append(usage)
 
     @property
     def session(self) -> Session:
@@ -544,8 +532,8 @@ class Conversation:
             return MentionedFiles()
         from qcode.agent.context.attachments import attach_mentions
 
-        why_not, is_resource = partial(why_not_read, self.policy), self._toolbox.names_resource
-        return attach_mentions(typed, self._context.folder, external_spans, why_not, is_resource)
+        why_not = partial(why_not_read, self.policy)
+        return attach_mentions(typed, self._context.folder, external_spans, why_not, self._toolbox.names_resource)
 
     def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""
@@ -562,15 +550,17 @@ class Conversation:
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
         """Find the context window, the tools and the prompt size for the first request of a turn; return warnings."""
-        sizing, client = self._sizing, self.client
-        warning = await sizing.ask_window(client)
-        await sizing.wait_for(self._toolbox.wait_for_servers())
-        turn.settings = settings = replace(turn.settings, tools=self.tools)
-        turn.model = model = client.known_model()
+        client = self.client
+        warning = await self._sizing.ask_window(client)
+        await self._sizing.wait_for(self._toolbox.wait_for_servers())
+        settings = replace(turn.settings, tools=self.tools)
+        model = client.known_model()
+        turn.settings = settings
+        turn.model = model
         cap = caps_for(settings.output, model.output_limit, learned=model.host.first_cap).first
         prompt = (first.message,) if isinstance(first, UserSubmitted) else ()
         request = ModelRequest(model.name, settings.system, (*self.transcript.messages, *prompt), settings.tools, cap)
-        await sizing.count(request, model.window, self._counter, client.tokens)
+        await self._sizing.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 
     def _use_client(self, client: ModelClient) -> None:
@@ -582,7 +572,8 @@ class Conversation:
         self.transcript.session.record_model(client.name)
 
     def _turn_settings(self, small: ModelClient | None, options: TurnOptions) -> TurnSettings:
-        client, context = self.client, self._context
+        client = self.client
+        context = self._context
         schema_check = None if context.schema is None else context.schema.validate
         return TurnSettings(
             client.system(self.mode),
@@ -597,3 +588,9 @@ class Conversation:
             check=options.check or schema_check,
             steps_to_confirm=self._toolbox.steps_to_confirm.union(self.hooks.steps_to_confirm if self.hooks else ()),
         )
+
+
+def _fallback_models(clients: Clients, context: RunContext) -> FallbackModels:
+    from qcode.agent.models.fallback import FallbackModels
+
+    return FallbackModels(clients, context.settings)

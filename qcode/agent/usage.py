@@ -195,6 +195,25 @@ class EarlierTurns:
         return _recorded_requests(self._messages[number], self._history.model_of(number))
 
 
+class SessionUsage:
+    """The usage of all turns of a session: those of this run, and those before it was opened."""
+
+    def __init__(self, history: SessionHistory) -> None:
+        self._earlier_turns: EarlierTurns | None = EarlierTurns(history)  # None once `_turns` includes them
+        self._turns: list[TurnUsage] = []
+
+    def add(self, usage: TurnUsage) -> None:
+        """Add the usage of a turn that ended, or of requests outside the turns, such as for a title."""
+        self._turns.append(usage)
+
+    def turns(self, price_of: Callable[[str], Price | None]) -> tuple[TurnUsage, ...]:
+        """Return the usage of each turn in order; turns of an earlier run have only the usage that was recorded."""
+        if self._earlier_turns is not None:
+            self._turns[:0] = self._earlier_turns.usage(price_of)
+            self._earlier_turns = None
+        return tuple(self._turns)
+
+
 @dataclass(slots=True)
 class _UsageRow:
     """A recorded turn, a `/compact`, or the requests for one other purpose such as a title."""

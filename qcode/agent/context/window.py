@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, FirstCap, OutputSettings, caps_for
+from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, FirstCap, caps_for
 from qcode.engine.counting import (
     PromptCounter,
     estimate_text,
@@ -14,13 +15,16 @@ from qcode.engine.counting import (
     size_messages,
 )
 from qcode.engine.effects import COMPACT_AT
-from qcode.engine.model_facts import KnownModel
 from qcode.engine.transcript import make_valid
 from qcode.protocol.messages import Message, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.tools import ToolSpec
 from qcode.text.numbers import percent_text, tokens_text
 from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.agent.models.client import ModelClient
+    from qcode.protocol.approvals import ApprovalMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +64,17 @@ class ContextReport:
 
 
 def context_report(
-    model: KnownModel,
-    system: str,
-    instruction_chars: int,
+    client: ModelClient,
+    mode: ApprovalMode,
     tools: tuple[ToolSpec, ...],
     messages: Sequence[Message],
     counter: PromptCounter,
-    output: OutputSettings,
 ) -> ContextReport:
-    """Return the sizes of the next prompt: estimates, scaled to the total if the provider counted the prompt.
-
-    `instruction_chars` is the number of characters of `system` that come from instruction files.
-    """
+    """Return the sizes of the next prompt: estimates, scaled to the total if the provider counted the prompt."""
+    model = client.known_model()
+    system = client.system(mode)
     history = make_valid(messages)
-    instructions = instruction_chars // 4  # a token has about four characters
+    instructions = client.prompts.instruction_chars // 4  # a token has about four characters
     system_prompt = max(0, estimate_text(system) - instructions)
     tool_output = sum(
         size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult)
@@ -86,11 +87,12 @@ def context_report(
     def scaled(tokens: int) -> int:
         return tokens * size.tokens // estimated if estimated else 0
 
+    output = client.output
     learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
     reserve = caps_for(output, model.output_limit, learned=learned).first
     window = model.window or DEFAULT_CONTEXT_WINDOW
     return ContextReport(
-        f"{model.provider}/{model.name}",
+        model.title,
         window,
         system=scaled(system_prompt),
         instructions=scaled(instructions),

@@ -122,7 +122,7 @@ async def run_side_turn(
         if ledger.api_calls.total:
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
-            conversation.add_usage(used)
+            conversation.session_usage.add(used)
             conversation.session.record_requests(services.attempts, name)
             on_usage(used)
 

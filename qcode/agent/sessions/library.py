@@ -140,7 +140,7 @@ class SessionLibrary:
             by_model=(spent,),
         )
         request = AttemptRecord("first", _MAX_TOKENS, stop="", usage=title_reply.usage, model=small_client.name)
-        self._conversation.add_usage(used)
+        self._conversation.session_usage.add(used)
         self._conversation.session.record_requests((request,), used.prompt)
         return used
 
