@@ -1,7 +1,7 @@
 """Approvals: how each call of a turn is judged, approved by the user if needed, and run in its sandbox.
 
-A call that the user edits is judged again. A diff of a secret file hides its old
-contents, and shows the text that the model adds.
+A call that the user edits is judged again. A diff of a secret file hides its old contents, and shows the text that the
+model adds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.outcomes import UNAPPROVED
-from qcode.agent.permissions import Permissions, judge_with_hook
+from qcode.agent.permissions import Permissions, holds_secrets, is_planning, judge_with_hook
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
 from qcode.protocol.approvals import (
@@ -38,15 +38,15 @@ from qcode.protocol.approvals import (
     Scope,
     ToolApproval,
     mismatched_decision_notice,
+    offered_scope,
 )
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
-from qcode.protocol.tools import ChangedFile, CommandExecution, ToolOutcome, ToolSpec
-from qcode.safety.paths import SENSITIVE_FILE
+from qcode.protocol.tools import ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
-from qcode.safety.verdict import RESTRICTED, Level, Verdict
-from qcode.text.clean import visible, visible_line, visible_lines, visible_rows
+from qcode.safety.verdict import Level, Verdict
+from qcode.text.clean import visible, visible_line
 from qcode.text.json import JsonObject
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tools.shell import Shell
@@ -56,7 +56,6 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.agent.hooks.calls import CallHooks
 
-_MAX_SHOWN_NAME_CHARS = 80
 SHELL = Shell.spec.name
 _NO_PLAN_MODE = "Plan mode has already ended: the mode is {mode}. Continue the work."
 _PLAN_READS = "plan mode only reads; leave it to change files or run commands"
@@ -82,22 +81,17 @@ class ResolvedCall:
     """The arguments from a hook; None if no hook changed them."""
 
 
+def _with_arguments(call: ResolvedCall, arguments: JsonObject | None) -> ResolvedCall:
+    """Return the call with the arguments from a hook, unchanged if they are None."""
+    return call if arguments is None else replace(call, arguments=arguments, edited_arguments=arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class _Revision:
     """An edit of a call. An `Allow` lets the edited call run; after a `Revise` the user is asked again."""
 
     approval: ToolApproval | RepeatedCall
     decision: Allow | Revise
-
-
-def holds_secrets(policy: Policy, path: str) -> bool:
-    """Return whether the contents of this file must not be shown without asking."""
-    return policy.judge_file(path, "read").check == SENSITIVE_FILE
-
-
-def is_planning(policy: Policy) -> bool:
-    """Return whether plan mode holds: for the conversation, or for a sub-agent that only reads."""
-    return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
 
 
 class PendingCalls:
@@ -138,10 +132,13 @@ class PendingCalls:
         accepts_text: bool = True,
     ) -> str | None:
         """Ask the user a question of a tool server or of qcode during a call; return the answer, None if dismissed."""
-        self._question_count = number = self._question_count + 1
+        self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else ASKED_BY_QCODE
-        approval = Question(call, question, detail, choices, server, number, is_multi_select, accepts_text)
-        self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
+        approval = Question(
+            call, question, detail, choices, server, self._question_count, is_multi_select, accepts_text
+        )
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._server_answers[approval.id] = answer
         try:
             await show(ApprovalRequested(approval))
             return approval.accepted_text(await answer)
@@ -150,24 +147,27 @@ class PendingCalls:
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user must decide."""
+        call = request.call
+        call_id = call.call_id
         if request.obstacle:
-            self._open_approvals[request.call.call_id] = impossible = impossible_call(request)
+            from qcode.agent.approval_questions import impossible_call  # loads with the first approval
+
+            impossible = impossible_call(request)
+            self._open_approvals[call_id] = impossible
             return impossible
-        call, call_id = request.call, request.call.call_id
         if call_id in self._revisions:
             return await self._judge_revised(policy, self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
         to_run = await self._toolbox.resolve_call(call.name, request.arguments)
-        hook_verdict = edited = None
-        if self.hooks is not None:
-            review = await self.hooks.run_pre_tool_use(call_id, to_run.name, to_run.arguments)
-            hook_verdict, edited = review.verdict, review.arguments
-        if hook_verdict is not None and hook_verdict.verdict == "deny":
-            return self._refuse(call, hook_verdict)
-        resolved = ResolvedCall(to_run.name, to_run.arguments if edited is None else edited, edited_arguments=edited)
-        return await self._judge_call(policy, request, resolved, hook_verdict)
+        resolved = ResolvedCall(to_run.name, to_run.arguments)
+        if self.hooks is None:
+            return await self._judge_call(policy, request, resolved, hook_verdict=None)
+        review = await self.hooks.run_pre_tool_use(call_id, to_run.name, to_run.arguments)
+        if review.verdict is not None and review.verdict.verdict == "deny":
+            return self._refuse(call, review.verdict)
+        return await self._judge_call(policy, request, _with_arguments(resolved, review.arguments), review.verdict)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
         self._permissions.record(call, "refused", verdict.reason, verdict.decided_by)
@@ -183,11 +183,14 @@ class PendingCalls:
         has_run_permission_hooks: bool = False,
     ) -> ApprovalAnswered | CallApproval:
         """Judge a call with the verdict of its PreToolUse hooks, or of its PermissionRequest hooks if they have run."""
-        call, repeats, call_id = request.call, request.repeats, request.call.call_id
-        permissions, toolbox, name, run_arguments = self._permissions, self._toolbox, resolved.name, resolved.arguments
-        targets = await asyncio.to_thread(toolbox.target_paths, name, run_arguments)
+        call = request.call
+        call_id = call.call_id
+        toolbox = self._toolbox
+        name = resolved.name
+        arguments = resolved.arguments
+        targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
         # Judging may read files, and start bash or git.
-        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook_verdict)
+        verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), arguments, hook_verdict)
         # A command that the user allows runs without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
         needs_user = hook_verdict is not None and hook_verdict.verdict == "ask"
@@ -198,38 +201,40 @@ class PendingCalls:
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
-        if verdict.is_allowed and not repeats and not is_question:
-            permissions.record(call, "ran", verdict.reason, verdict.decided_by)
+        if verdict.is_allowed and not request.repeats and not is_question:
+            self._permissions.record(call, "ran", verdict.reason, verdict.decided_by)
             return self._allow_unasked(call_id, verdict.reason)
-        preview = await toolbox.preview(name, run_arguments)
-        if preview.refusal and not repeats:
+        preview = await toolbox.preview(name, arguments)
+        if preview.refusal and not request.repeats:
             self._resolved_calls[call_id] = replace(resolved, refusal=preview.refusal)
-            permissions.record(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
+            self._permissions.record(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._allow_unasked(call_id)
-        if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, run_arguments):
+        if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, arguments):
             # Some changes ask in every mode, such as a command that writes to a system folder. Plan mode denies them.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
-        self._resolved_calls[call_id] = resolved = replace(resolved, targets=targets)
-        if self.hooks is None or has_run_permission_hooks or repeats or is_question:
-            return await self._open_approval(policy, request, preview, verdict)
-        review = await self.hooks.run_permission_request(call_id, name, run_arguments)
-        if review.verdict is not None and review.verdict.verdict == "deny":
-            return self._refuse(call, review.verdict)
-        if review.arguments is None and review.verdict is None:
-            return await self._open_approval(policy, request, preview, verdict)
-        if review.arguments is not None:
-            resolved = replace(resolved, arguments=review.arguments, edited_arguments=review.arguments)
-        hook_verdict = hook_verdict or review.verdict
-        return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
+        resolved = replace(resolved, targets=targets)
+        self._resolved_calls[call_id] = resolved
+        if self.hooks is not None and not (has_run_permission_hooks or request.repeats or is_question):
+            review = await self.hooks.run_permission_request(call_id, name, arguments)
+            if review.verdict is not None and review.verdict.verdict == "deny":
+                return self._refuse(call, review.verdict)
+            if review.arguments is not None or review.verdict is not None:
+                resolved = _with_arguments(resolved, review.arguments)
+                hook_verdict = hook_verdict or review.verdict
+                return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
+        return await self._open_approval(policy, request, preview, verdict)
 
     async def _open_approval(
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
     ) -> CallApproval:
         """Open the approval that the user must decide, and return it."""
-        call, resolved = request.call, self._resolved_calls[request.call.call_id]
+        from qcode.agent.approval_questions import approval_of, masked_preview  # loads with the first approval
+
+        call = request.call
+        resolved = self._resolved_calls[call.call_id]
         if resolved.edited_arguments is not None:
             call = replace(call, arguments=json.dumps(resolved.edited_arguments))
-        preview = _masked_preview(policy, preview)
+        preview = masked_preview(policy, preview)
         approval = approval_of(call, preview, repeats=request.repeats, is_question=self._toolbox.asks_user(call.name))
         if isinstance(approval, PlanApproval):
             approval = replace(approval, is_trusted=policy.is_trusted)
@@ -248,9 +253,11 @@ class PendingCalls:
         self, approval: ToolApproval, policy: Policy, resolved: ResolvedCall, preview: Preview, verdict: Verdict
     ) -> ToolApproval:
         """Return the approval with its reason, the rules and scopes that it offers, and an editable draft."""
+        from qcode.agent.approval_questions import approval_kind, approval_reason, offered_scopes, showable_changes
+
         spec = self._toolbox.spec(resolved.name)
         accepts_edits = preview.is_diff and await asyncio.to_thread(self._runs_if_edits_are_accepted, policy, resolved)
-        kind = _approval_kind(spec, preview)
+        kind = approval_kind(spec, preview)
         place = "outside the sandbox" if policy.probes.sandbox().levels else "without a sandbox, none works here"
         location = f"the command runs {place}" if kind == "command" else ""
         return replace(
@@ -258,14 +265,14 @@ class PendingCalls:
             rule=verdict.proposed_rule,
             is_keepable=self._permissions.can_save_rules and bool(verdict.proposed_rule),
             kind=kind,
-            reason=_approval_reason(verdict, kind, location),
+            reason=approval_reason(verdict, kind, location),
             location=location,
             reasons=tuple(map(visible, verdict.all_reasons)),
-            offers=_offered_scopes(verdict, accepts_edits=accepts_edits),
+            offers=offered_scopes(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
             draft=draft_of(spec, resolved.arguments),
-            changes=_showable_changes(policy, preview.changes),
+            changes=showable_changes(policy, preview.changes),
         )
 
     async def _judge_revised(self, policy: Policy, revision: _Revision) -> ApprovalAnswered | CallApproval:
@@ -275,7 +282,9 @@ class PendingCalls:
         the effect of the edit. If the edited call cannot run, warn and return the old approval. If `Allow` edited it,
         let the edited call run, or deny it with the reason why it cannot.
         """
-        approval, decision, original = revision.approval, revision.decision, self._resolved_calls[revision.approval.id]
+        approval = revision.approval
+        decision = revision.decision
+        original = self._resolved_calls[approval.id]
         if is_planning(policy) and not self._toolbox.only_reads(original.name, original.arguments):
             self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(approval.id, is_allowed=False, reason=_PLAN_READS)
@@ -291,13 +300,18 @@ class PendingCalls:
         if not isinstance(decision, Allow):
             return revised
         del self._open_approvals[approval.id]
-        self._record_allowed(revised, _offered_scope(revised, decision.scope))
+        self._record_allowed(revised, offered_scope(revised, decision.scope))
         return self._allow(revised)
 
     async def _open_revised(self, policy: Policy, revision: _Revision, original: ResolvedCall) -> ToolApproval:
         """Open and return an approval of the edited call; raise `ValueError` with one line if it cannot run."""
-        approval, toolbox, name, hooks = revision.approval, self._toolbox, original.name, self.hooks
-        spec, decision = toolbox.spec(name), revision.decision
+        from qcode.agent.approval_questions import approval_of, masked_preview
+
+        approval = revision.approval
+        decision = revision.decision
+        toolbox = self._toolbox
+        name = original.name
+        spec = toolbox.spec(name)
         changed = decision.input if isinstance(decision, Allow) else decision.arguments
         if changed is not None:
             arguments = json_copy(changed)
@@ -306,20 +320,22 @@ class PendingCalls:
             arguments = revised_arguments(spec, original.arguments, draft)
         targets = await asyncio.to_thread(toolbox.target_paths, name, arguments)
         verdict = await asyncio.to_thread(policy.judge, spec, arguments)
-        if hooks is not None:
-            hook_verdict = (await hooks.run_pre_tool_use(approval.id, name, arguments)).verdict
-            if hook_verdict is not None and hook_verdict.verdict == "deny":
-                verdict = hook_verdict
+        if self.hooks is not None:
+            review = await self.hooks.run_pre_tool_use(approval.id, name, arguments)
+            if review.verdict is not None and review.verdict.verdict == "deny":
+                verdict = review.verdict
         preview = await toolbox.preview(name, arguments)
         if verdict.verdict == "deny" or preview.refusal:
             raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
-        resolved, preview = ResolvedCall(name, arguments, targets=targets), _masked_preview(policy, preview)
+        resolved = ResolvedCall(name, arguments, targets=targets)
+        preview = masked_preview(policy, preview)
         call = replace(approval.call, arguments=json.dumps(arguments))
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
+        revised = replace(revised, is_revised=True)
         self._resolved_calls[approval.id] = resolved
-        self._open_approvals[approval.id] = revised = replace(revised, is_revised=True)
+        self._open_approvals[approval.id] = revised
         return revised
 
     def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
@@ -345,7 +361,7 @@ class PendingCalls:
                 self._revisions[call_id] = _Revision(approval, decision)
                 return AskApproval(approval.call, {})
             case ToolApproval(), Allow(scope=scope):
-                self._record_allowed(approval, _offered_scope(approval, scope))
+                self._record_allowed(approval, offered_scope(approval, scope))
                 return self._allow(approval)
             case ToolApproval(draft=Draft()), Revise():
                 self._revisions[call_id] = _Revision(approval, decision)
@@ -377,7 +393,8 @@ class PendingCalls:
 
     def _record_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record that the user allowed a call; if `scope` covers more than this call, add a rule or switch the mode."""
-        permissions, call = self._permissions, approval.call
+        permissions = self._permissions
+        call = approval.call
         match scope:
             case "session" | "folder":
                 warning = permissions.allow_always(approval.rule, call, is_saved=scope == "folder")
@@ -460,13 +477,13 @@ class PendingCalls:
             return ToolOutcome(resolved.refusal, is_error=True, summary=resolved.refusal.split("\n", 1)[0])
         if is_planning(policy) and await asyncio.to_thread(self._is_barred_by_plan_mode, policy, resolved):
             return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
-        toolbox, targets = self._toolbox, resolved.targets
+        toolbox = self._toolbox
         work = toolbox.run(
             resolved.name,
             resolved.arguments,
             output,
             resolved.level,
-            targets,
+            resolved.targets,
             background_requested=background_requested,
             ask=ask,
         )
@@ -478,10 +495,11 @@ class PendingCalls:
             outcome = await toolbox.edit_checks.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
-        from qcode.text.diff import mask_diff  # loads with the first change
+        from qcode.agent.approval_questions import showable_changes  # this and the next load with the first change
+        from qcode.text.diff import mask_diff
 
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
-        return replace(outcome, diff=masked, changes=_showable_changes(policy, outcome.changes))
+        return replace(outcome, diff=masked, changes=showable_changes(policy, outcome.changes))
 
     async def _run_command(
         self, policy: Policy, model: str, command: str, level: Level | None, seconds: float | None, is_watched: bool
@@ -524,76 +542,3 @@ class PendingCalls:
 
 def _drop_output(output: str) -> None:
     """Drop the live output of a command of `[after_edit]`: the card of a call shows only the output of the call."""
-
-
-def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
-    """Return the approval of a call that has returned the same result `repeats` times; the caller adds its offers."""
-    detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
-    if repeats:
-        name = visible(call.name)
-        again = f"Run it again {preview.options}".rstrip()
-        question = f"The same {name} call has returned the same result {repeats} times in a row. {again}?"
-        return RepeatedCall(call, question, detail or visible_lines(preview.refusal))
-    if preview.is_plan:
-        return PlanApproval(call, preview.question, detail)
-    if is_question:
-        return Question(call, preview.question, detail, preview.choices, is_multi_select=preview.is_multi_select)
-    return ToolApproval(call, preview.question, detail)
-
-
-def _masked_preview(policy: Policy, preview: Preview) -> Preview:
-    """Return the preview with the contents of secret files hidden."""
-    if not preview.is_diff:
-        return preview
-    from qcode.text.diff import mask_diff
-
-    return replace(preview, detail=mask_diff(preview.detail, partial(holds_secrets, policy)))
-
-
-def _approval_kind(spec: ToolSpec, preview: Preview) -> Literal["edit", "command", "other"]:
-    if preview.is_diff:
-        return "edit"
-    return "command" if isinstance(spec.safety, CommandExecution) and spec.safety.command_argument else "other"
-
-
-def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple[ChangedFile, ...]:
-    """Return the changes of files whose contents may be shown; the other files are only in the masked diff."""
-    return tuple(change for change in changes if not holds_secrets(policy, change.path))
-
-
-def _approval_reason(verdict: Verdict, kind: str, location: str) -> str:
-    """Return in a line why a call asks, and its `location`; empty for a file edit that no rule refers to."""
-    if kind == "edit" and (verdict.is_allowed or verdict.check.startswith("mode:")):
-        return ""
-    lead = "A hook asks: " if verdict.check.startswith("hook:") else "Asks because "
-    # A call that the user edited asks again even if it is allowed, for example because it only reads.
-    reason = "you edited it" if verdict.is_allowed else visible(verdict.reason)
-    return " · ".join(filter(None, (f"{lead}{reason}", location)))
-
-
-def _offered_scopes(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
-    if verdict.check == RESTRICTED:
-        return ("trust",)
-    offers: list[Scope] = ["edits"] if accepts_edits else []
-    offers += ["prefix"] if verdict.prefix_rule else []
-    offers += ["sandbox"] if verdict.sandboxed_rule else []
-    return tuple(offers)
-
-
-def _offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
-    """Return `scope` if the approval offers it, otherwise `once`."""
-    if scope in ("session", "folder"):
-        is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)
-    else:
-        is_offered = scope in approval.offers
-    return scope if is_offered else "once"
-
-
-def impossible_call(request: AskApproval) -> ImpossibleCall:
-    """Return the approval that lets the model try again after calls that cannot run."""
-    name = visible_line(request.call.name, _MAX_SHOWN_NAME_CHARS)
-    question = (
-        f"The model keeps making tool calls that cannot run, the last one of {name} ({visible(request.obstacle)}). "
-        "Let it try again?"
-    )
-    return ImpossibleCall(request.call, question, visible_lines(request.call.arguments))

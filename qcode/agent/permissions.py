@@ -25,6 +25,7 @@ from qcode.protocol.approvals import RULE_EFFECTS, ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ToolSpec, command_path
+from qcode.safety.paths import SENSITIVE_FILE
 from qcode.safety.policy import Policy
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, exact_shell_rule, is_rule, parse_rule, read_rules, why_not_allow
@@ -427,6 +428,16 @@ def why_not_read(policy: Policy, path: Path) -> str:
     """Return why the model may not read `path` without asking; empty if the model may read it."""
     verdict = policy.judge_file(str(path), "read")
     return "" if verdict.is_allowed else verdict.reason
+
+
+def holds_secrets(policy: Policy, path: str) -> bool:
+    """Return whether the contents of this file must not be shown without asking."""
+    return policy.judge_file(path, "read").check == SENSITIVE_FILE
+
+
+def is_planning(policy: Policy) -> bool:
+    """Return whether plan mode holds: for the conversation, or for a sub-agent that only reads."""
+    return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
 
 
 def policy_of(context: RunContext) -> Policy:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qcode.agent.options import RunContext
-from qcode.agent.saved_choices import Choices
 from qcode.config.kinds import BOOLEAN_VALUES
 from qcode.config.lines import parse_key
 from qcode.config.load import file_layer, load
 from qcode.config.paths import with_tilde
+from qcode.config.saved_choices import Choices
 from qcode.config.schema import Key, find_key
 from qcode.config.settings import Origin, Settings
 from qcode.config.show import SettingRow, setting_rows

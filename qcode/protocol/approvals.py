@@ -384,6 +384,15 @@ def trusts_folder(decision: Decision) -> bool:
     return decision == Allow("trust") or (isinstance(decision, AcceptPlan) and decision.trusts_folder)
 
 
+def offered_scope(approval: ToolApproval, scope: Scope) -> Scope:
+    """Return `scope` if the approval offers it, otherwise `once`."""
+    if scope in ("session", "folder"):
+        is_offered = bool(approval.rule) and (scope == "session" or approval.is_keepable)
+    else:
+        is_offered = scope in approval.offers
+    return scope if is_offered else "once"
+
+
 def mismatched_decision_notice(approval: Approval, decision: Decision) -> str:
     """Return the notice about a decision that does not fit the approval."""
     return f"{type(decision).__name__} does not decide a {type(approval).__name__}; it was denied."

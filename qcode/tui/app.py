@@ -91,7 +91,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def __init__(
         self, context: RunContext, selection: Selection, welcome: Welcome, options: AppOptions | None = None
     ) -> None:
-        from qcode.agent.saved_choices import Choices
+        from qcode.config.saved_choices import Choices
 
         self.context = context
         self.welcome = welcome

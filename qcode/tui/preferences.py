@@ -150,7 +150,7 @@ def apply_setting(
     value = setting.value
     match setting.name:
         case "ui.theme":
-            from qcode.agent.saved_choices import Choices
+            from qcode.config.saved_choices import Choices
 
             apply_theme(value if isinstance(value, str) else Choices(state_dir).theme or AUTO)
         case "ui.bell":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from qcode.agent.approvals import approval_of
+from qcode.agent.approval_questions import approval_of
 from qcode.protocol.approvals import Allow, CallApproval, Deny, Question
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall

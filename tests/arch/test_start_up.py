@@ -37,7 +37,7 @@ ON_FIRST_USE = tuple(
     f"qcode.{name}"
     for name in (
         "agent.programs", "agent.checkpoints.blobs", "agent.checkpoints.rewind", "agent.checkpoints.watch",
-        "agent.saved_choices", "agent.context.attachments", "agent.context.front_matter", "agent.context.placeholders",
+        "config.saved_choices", "agent.context.attachments", "agent.context.front_matter", "agent.context.placeholders",
         "agent.crash", "agent.keys.connect", "agent.keys.ring", "agent.keys.store", "agent.mcp",
         "agent.sessions.library", "agent.sessions.loader", "agent.settings", "agent.skills", "agent.subagents",
         "agent.telemetry", "config.definitions", "config.edit", "config.lines", "engine.compactor",

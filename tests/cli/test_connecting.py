@@ -9,9 +9,9 @@ import pytest
 
 from qcode.agent.keys.connect import CheckedKey, KeysService
 from qcode.agent.models.selection import Selection
-from qcode.agent.saved_choices import Choices
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
+from qcode.config.saved_choices import Choices
 from qcode.providers.registry import PROVIDERS
 from qcode.safety.secret import Secret
 from tests.fakes.server import FakeServer

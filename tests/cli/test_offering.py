@@ -9,9 +9,9 @@ import pytest
 
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.offered import ModelsService, OfferedProvider, version_order
-from qcode.agent.saved_choices import Choices
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
+from qcode.config.saved_choices import Choices
 from qcode.engine.model_facts import HostKnowledge
 from qcode.providers.registry import PROVIDERS
 from tests.fakes.server import FakeServer

@@ -10,9 +10,9 @@ import pytest
 
 from qcode.agent.checkpoints.blobs import Blobs
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.saved_choices import Choices
 from qcode.config import state_file
 from qcode.config.edit import change
+from qcode.config.saved_choices import Choices
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import ConfigError
 from qcode.tui.prompt.history import PromptHistory

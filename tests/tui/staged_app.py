@@ -15,13 +15,13 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
-from qcode.agent.saved_choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.agent.toolbox import Toolbox
 from qcode.agent.trust.service import TrustService
 from qcode.config.definitions import CustomCommand, CustomCommands
 from qcode.config.folder_rules import FolderRules
 from qcode.config.paths import ConfigPaths
+from qcode.config.saved_choices import Choices
 from qcode.config.settings import PermissionSettings as PermissionSettings
 from qcode.config.settings import Settings, Ui
 from qcode.protocol.approvals import ApprovalMode

@@ -10,7 +10,7 @@ from textual import events
 from textual.widgets import Static
 
 from qcode.agent.keys.connect import ProviderChoice
-from qcode.agent.saved_choices import Choices
+from qcode.config.saved_choices import Choices
 from qcode.safety.secret import Secret
 from qcode.tui.screens.connect import ConnectScreen, KeyField, provider_row
 from qcode.tui.screens.picker import Finder

@@ -18,8 +18,8 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.keys.store import KeyLocation, StoredKey
 from qcode.agent.models.selection import DEMO, Selection, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
-from qcode.agent.saved_choices import Choices
 from qcode.config.paths import with_tilde
+from qcode.config.saved_choices import Choices
 from qcode.config.settings import DEFAULT, Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
 from qcode.protocol.provider import Provider

@@ -14,8 +14,8 @@ from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import DEMO, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
-from qcode.agent.saved_choices import Choices
 from qcode.config.paths import with_tilde
+from qcode.config.saved_choices import Choices
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import Effort, ModelFacts

@@ -339,7 +339,7 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
         spec = ProviderSpec(name, "demo", needs_key=False)  # the protocol is not used
         return Selection(spec, name, "given by the program", provider=options.model)
     if not context.settings.model:
-        from qcode.agent.saved_choices import Choices
+        from qcode.config.saved_choices import Choices
 
         last_used = Choices(context.paths.state_dir).model
     with provider_failures(context.keys):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from qcode.agent import crash, saved_choices
+from qcode.agent import crash
 from qcode.agent.keys import store as key_files
 from qcode.agent.keys.keys import Keys, key_store
 from qcode.agent.mcp import pins
@@ -26,6 +26,7 @@ from qcode.cli.subcommands.update import installation
 from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
 from qcode.config import folder_rules
 from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
+from qcode.config.saved_choices import FILE_NAME as CHOICES_FILE_NAME
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
 from qcode.text.columns import padded, width_of
@@ -49,7 +50,7 @@ STATE_NAMES = {
     TRUST_FILE_NAME: "trusted folders",
     folder_rules.FILE_NAME: "approvals you kept",
     pins.FILE_NAME: "approved tool servers",
-    saved_choices.FILE_NAME: "the last model and theme",
+    CHOICES_FILE_NAME: "the last model and theme",
     limits.FILE_NAME: "learned limits of models",
     limits.LENGTHS_NAME: "learned lengths of replies",
     library.STATE_NAME: "how often you use each skill",

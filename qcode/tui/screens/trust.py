@@ -19,7 +19,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from qcode.agent.crash import report_crash
-from qcode.agent.saved_choices import Choices
+from qcode.config.saved_choices import Choices
 from qcode.tui.failures import crash_text, original_error
 from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.messages import ApprovalDecided

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.models.offered import OfferedModel, OfferedProvider
-from qcode.agent.saved_choices import Choices
+from qcode.config.saved_choices import Choices
 from qcode.protocol.model import ModelFacts
 from qcode.tui.panels.picker_list import PickerList
 from qcode.tui.screens.connect import ConnectScreen

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from qcode.agent.saved_choices import Choices
 from qcode.config.definitions import CustomCommand
+from qcode.config.saved_choices import Choices
 from qcode.tui.screens.models import ModelPicker
 from qcode.tui.screens.palette import ArgumentPicker, PalettePicker
 from tests.tui.harness import Running, drive

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from qcode.agent.saved_choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
+from qcode.config.saved_choices import Choices
 from qcode.config.schema import KEYS
 from qcode.tui.screens.settings import LABELS, SettingsScreen, value_text
 from tests.tui.harness import Running, drive

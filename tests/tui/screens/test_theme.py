@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qcode.agent.saved_choices import Choices
+from qcode.config.saved_choices import Choices
 from qcode.tui.screens.palette import ThemePicker
 from qcode.tui.terminal.input import TerminalBackgroundChanged
 from tests.tui.harness import Running, drive

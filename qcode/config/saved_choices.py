@@ -1,7 +1,7 @@
 """Choices that the app saves between runs: theme, model, effort, recent commands, and whether setup is done.
 
 The choices are stored in one small file of the state folder. If the file cannot be read or written, the app asks again.
-The configuration takes precedence over these choices. Separate from `settings` because the first paint needs it.
+The configuration takes precedence over these choices.
 """
 
 from __future__ import annotations

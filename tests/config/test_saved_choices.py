@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.saved_choices import Choices
+from qcode.config.saved_choices import Choices
 
 
 def test_saved_choices_are_read_back(tmp_path: Path) -> None:
