@@ -167,6 +167,13 @@ def test_folder_with_a_trailing_slash_is_listed(tmp_path: Path) -> None:
     assert _texts("@src/ @src", tmp_path) == ['<folder path="src/">\na.py\ndeep/\nnew\\nline\n</folder>']
 
 
+def test_folder_is_listed_even_if_a_link_in_it_cannot_be_followed(tmp_path: Path) -> None:
+    (tmp_path / "broken").symlink_to("n" * 300)  # a longer name than a file can have
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "deep").mkdir()
+    assert _texts("@./", tmp_path) == ['<folder path="./">\nbroken\ndeep/\nloop\n</folder>']
+
+
 @pytest.mark.parametrize(
     ("typed", "lines"),
     [

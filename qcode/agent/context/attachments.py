@@ -284,11 +284,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
             image_count += 1
         elif attached is not None and attached.kind in ("file", "folder", "resource"):
             lines.append(_attached_line(attached))
-    image_names = [
-        visible(match[1] or match[2])
-        for match in _MENTION.finditer(typed)
-        if (match[1] or match[2]).lower().endswith(_IMAGE_NAMES)
-    ]
+    words = [word.text for word in mentioned_words(typed)]
+    image_names = [visible(word) for word in words if word.lower().endswith(_IMAGE_NAMES)]
     unlabeled = image_count - typed.count(_IMAGE_LABEL)
     if len(image_names) == unlabeled:
         lines += [f"{name} image" for name in image_names]
@@ -413,7 +410,7 @@ def _folder_block(path: Path, label: str) -> Text:
     """Return the list of a folder's entries; subfolders end in a slash and are not listed themselves."""
     try:
         with os.scandir(path) as entries:
-            names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
+            names = sorted(_entry_name(entry) for entry in entries)
     except OSError as error:
         raise InputError(f"cannot read {label}: {error.strerror}") from None
     lines = [_one_line(name) for name in names[:_MAX_FOLDER_NAMES]]
@@ -421,6 +418,12 @@ def _folder_block(path: Path, label: str) -> Text:
         lines.append(f"[{len(names) - _MAX_FOLDER_NAMES:,} more]")
     listed = "\n".join(lines)
     return Text(f'<folder path="{_attribute(label)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
+
+
+def _entry_name(entry: os.DirEntry[str]) -> str:
+    """Return the name of an entry, with a slash if it is a folder or a link to one."""
+    is_folder = os.path.isdir(entry.path)  # noqa: PTH112  # never raises, unlike `is_dir` for a link that cannot be followed
+    return f"{entry.name}/" if is_folder else entry.name
 
 
 def _one_line(name: str) -> str:
@@ -439,8 +442,8 @@ def _attribute_value(escaped: str) -> str:
 def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: _LineRange | None = None) -> Block:
     """Return a file as a block. With `accepts_pipes`, it may be a pipe such as `<(git diff)`."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
-    limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
-    data = _read(path, label, limit, accepts_pipes)
+    max_bytes = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
+    data = _read(path, label, max_bytes, accepts_pipes=accepts_pipes)
     media_type = image_type(data)
     if media_type:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
@@ -468,20 +471,21 @@ def read_image(path: Path, label: str) -> bytes:
     return _read(path, label, MAX_IMAGE_BYTES, accepts_pipes=False)
 
 
-def _read(path: Path, label: str, limit: int, accepts_pipes: bool) -> bytes:
-    _check_type(path, label, accepts_pipes)
+def _read(path: Path, label: str, max_bytes: int, *, accepts_pipes: bool) -> bytes:
+    """Return the bytes of a file; raise `InputError` if it is special, unreadable or larger than `max_bytes`."""
+    _check_type(path, label, accepts_pipes=accepts_pipes)
     try:
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            data = file.read(max_bytes + 1)
             size = os.fstat(file.fileno()).st_size
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {label}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > limit:
-        raise InputError(f"{label} is too large to attach ({max(size, len(data)):,} bytes; at most {limit:,})")
+    if len(data) > max_bytes:
+        raise InputError(f"{label} is too large to attach ({max(size, len(data)):,} bytes; at most {max_bytes:,})")
     return data
 
 
-def _check_type(path: Path, label: str, accepts_pipes: bool) -> None:
+def _check_type(path: Path, label: str, *, accepts_pipes: bool) -> None:
     """Raise `InputError` unless the path is a regular file, or a pipe if `accepts_pipes`."""
     try:
         mode = path.stat().st_mode
