@@ -82,7 +82,7 @@ class ResolvedCall:
 
 
 def _with_arguments(call: ResolvedCall, arguments: JsonObject | None) -> ResolvedCall:
-    """Return the call with the arguments from a hook, unchanged if they are None."""
+    """Return the call with `arguments` from a hook; without arguments, return it unchanged."""
     return call if arguments is None else replace(call, arguments=arguments, edited_arguments=arguments)
 
 
