@@ -214,15 +214,27 @@ class PendingCalls:
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         resolved = replace(resolved, targets=targets)
         self._resolved_calls[call_id] = resolved
-        if self.hooks is not None and not (has_run_permission_hooks or request.repeats or is_question):
-            review = await self.hooks.run_permission_request(call_id, name, arguments)
-            if review.verdict is not None and review.verdict.verdict == "deny":
-                return self._refuse(call, review.verdict)
-            if review.arguments is not None or review.verdict is not None:
-                resolved = _with_arguments(resolved, review.arguments)
-                hook_verdict = hook_verdict or review.verdict
-                return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
+        if not (has_run_permission_hooks or request.repeats or is_question):
+            decided = await self._judge_by_permission_hooks(policy, request, resolved, hook_verdict)
+            if decided is not None:
+                return decided
         return await self._open_approval(policy, request, preview, verdict)
+
+    async def _judge_by_permission_hooks(
+        self, policy: Policy, request: AskApproval, resolved: ResolvedCall, hook_verdict: Verdict | None
+    ) -> ApprovalAnswered | CallApproval | None:
+        """Judge a call that asks by its PermissionRequest hooks; return None if they decide and change nothing."""
+        if self.hooks is None:
+            return None
+        call = request.call
+        review = await self.hooks.run_permission_request(call.call_id, resolved.name, resolved.arguments)
+        if review.verdict is not None and review.verdict.verdict == "deny":
+            return self._refuse(call, review.verdict)
+        if review.verdict is None and review.arguments is None:
+            return None
+        resolved = _with_arguments(resolved, review.arguments)
+        hook_verdict = hook_verdict or review.verdict
+        return await self._judge_call(policy, request, resolved, hook_verdict, has_run_permission_hooks=True)
 
     async def _open_approval(
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
