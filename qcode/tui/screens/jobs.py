@@ -169,7 +169,10 @@ def output_lines(job: Job, width: int) -> list[Line]:
 
 
 class QuitPicker(Picker):
-    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`. `stay` comes first."""
+    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`.
+
+    `stay` is highlighted, so that an Enter too many after `/quit` stops no job. `y` quits with one key.
+    """
 
     IS_QUESTION: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [

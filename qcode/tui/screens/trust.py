@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from qcode.protocol.approvals import Decision
 
 _KEYS = (("Enter", "select"), ("Esc", "quit"))
-_KEYS_WHILE_TYPING = (("↑↓", "choose"), ("Esc", "quit and keep the text"))
+_SIDE_CELLS = 2
+"""The cells at both sides of the keys at the foot."""
+_KEYS_WHILE_TYPING = (("↑↓", "choose"), ("Esc", "quit, keep the text"))
 
 
 class TrustApp(ThemedApp, inherit_bindings=False):
@@ -113,7 +115,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
     def _show_keys(self, _state: QuestionState | None) -> None:
         """Show the keys of the question: Enter selects nothing while text is typed."""
         keys = _KEYS if self.widgets.approval.has_highlighted_choice else _KEYS_WHILE_TYPING
-        self.query_one("#trust-foot", Static).update(key_hints(keys, self.size.width))
+        self.query_one("#trust-foot", Static).update(key_hints(keys, self.size.width - _SIDE_CELLS))
 
     def _leave_on_signal(self, number: int) -> None:
         from qcode.agent.outcomes import signal_code

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from qcode.protocol.approvals import Allow, Decision, Deny
@@ -135,19 +136,36 @@ def test_typed_text_is_not_stored_twice_if_the_question_is_answered(tmp_path: Pa
     assert not list(tmp_path.glob("drafts/*"))
 
 
-def test_keys_at_the_foot_say_that_enter_selects_nothing_while_text_is_typed() -> None:
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_keys_at_the_foot_say_that_enter_selects_nothing_while_text_is_typed(size: tuple[int, int]) -> None:
     async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
         assert screen(app).split("\n")[-1].strip() == "Enter select  ·  Esc quit"
         clock.now += GUARD_SECONDS * 2
         await pilot.press("x", "enter")
         await pilot.pause()
         assert app.answer is None
-        assert screen(app).split("\n")[-1].strip() == "↑↓ choose  ·  Esc quit and keep the text"
+        assert screen(app).split("\n")[-1].strip() == "↑↓ choose  ·  Esc quit, keep the text"
         await pilot.press("down")
         await pilot.pause()
         assert screen(app).split("\n")[-1].strip() == "Enter select  ·  Esc quit"
 
-    drive(test)
+    drive(test, size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 20)])
+def test_click_answers_and_a_paste_before_it_is_the_draft(size: tuple[int, int]) -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        clock.now += GUARD_SECONDS * 2
+        app.post_message(events.Paste("yes\rplease"))
+        await pilot.pause()
+        assert app.answer is None
+        row = next(index for index, row in enumerate(screen(app).split("\n")) if "2 Yes, for this run" in row)
+        await pilot.click(offset=(10, row))
+        await pilot.pause()
+        assert isinstance(app.answer, Allow)
+        assert app.draft == "yes\nplease"
+
+    drive(test, size=size)
 
 
 def test_pager_opens_and_closes_with_the_configured_key() -> None:
