@@ -65,7 +65,7 @@ class Arguments:
         return name in self._values
 
 
-def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
+def validate_arguments(spec: ToolSpec, arguments: JsonObject) -> Arguments:
     """Return the validated arguments. Raise `Refused`, which names the first invalid argument."""
     return Arguments(_check_object(spec.name, "", arguments, spec.parameters))
 

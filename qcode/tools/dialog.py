@@ -14,7 +14,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import JsonObject, parse_object, text_in
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
@@ -69,7 +69,7 @@ class AskUser:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             question = checked.text("question").strip()
             choices = tuple(
                 Choice(item.text("label").strip(), item.text("detail").strip()) for item in checked.objects("choices")
@@ -132,7 +132,7 @@ class ExitPlanMode:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            plan = check(self.spec, arguments).text("plan").strip()
+            plan = validate_arguments(self.spec, arguments).text("plan").strip()
             if not plan:
                 raise Refused(f"{EXIT_PLAN_MODE}: the plan is empty")
         except Refused as refused:
@@ -230,7 +230,7 @@ def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
     """Return the to-do list in the arguments of a call. Raise `Refused` if it is invalid."""
     items = tuple(
         TodoItem(" ".join(item.text("task").split()), cast("TodoState", item.text("state")))
-        for item in check(Todo.spec, arguments).objects("items")
+        for item in validate_arguments(Todo.spec, arguments).objects("items")
     )
     if not all(item.task for item in items):
         raise Refused("todo: the task of an item is empty")

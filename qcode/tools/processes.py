@@ -151,7 +151,7 @@ async def start_program(
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
             with _garbage_pause.active():
-                process = popen(launch, cwd, environment, (stdin, stdout, stderr))
+                process = popen(launch, cwd, environment, StandardStreams(stdin, stdout, stderr))
         except OSError as error:
             failure = error
         except (ValueError, RuntimeError, subprocess.SubprocessError) as error:
@@ -223,15 +223,22 @@ def _kill_started(started: asyncio.Future[int]) -> None:
         _signal(started.result(), signal.SIGKILL)
 
 
+class StandardStreams(NamedTuple):
+    """The standard streams of a program, as file descriptors or as in `subprocess`."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 def popen(
-    launch: Launch, cwd: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
+    launch: Launch, cwd: Path, environment: Mapping[str, str], streams: StandardStreams
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a new session. `streams` are the descriptors of stdin, stdout and stderr.
+    """Start a program in a new session.
 
     `launch.restrict` restricts the current thread until it ends. Raise `OSError` if the program cannot start.
     """
     argv, inherited = list(launch.argv), []
-    stdin, stdout, stderr = streams
     if launch.data:
         read_end, write_end = os.pipe()
         inherited.append(read_end)
@@ -245,9 +252,9 @@ def popen(
             launch.restrict()
         return subprocess.Popen(
             argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
             cwd=cwd,
             env=dict(environment),
             start_new_session=True,  # a separate process group without a terminal

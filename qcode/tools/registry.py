@@ -34,11 +34,10 @@ BUILTIN: tuple[Tool, ...] = (
     AskUser(),
 )
 
+_OPTIONAL_NAMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
+"""The tools that exist only in some sessions, such as `exit_plan_mode` in plan mode."""
 # OpenAI trains these models on the patch format (see its prompting guides for GPT-4.1 and GPT-5).
 _PATCH_MODEL = lazy_pattern(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
-
-
-_OPTIONAL_NAMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
 
 
 def offered(model: str) -> tuple[Tool, ...]:

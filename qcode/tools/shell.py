@@ -21,7 +21,7 @@ from qcode.text.clean import visible, visible_lines
 from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.arguments import Arguments, check
+from qcode.tools.arguments import Arguments, validate_arguments
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import CollectedOutput, LiveOutput, OutputCollector
 from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
@@ -98,7 +98,7 @@ class Shell:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             command = _command_of(checked)
         except Refused as refused:
             return Preview("Run a command?", detail="", refusal=str(refused))
@@ -107,7 +107,7 @@ class Shell:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await run_blocking(partial(required_program, "bash", environment, workspace))
@@ -393,7 +393,7 @@ class JobsTool:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
         except Refused as refused:
             return Preview("Manage background jobs?", detail="", refusal=str(refused))
         detail = checked.text("action")
@@ -405,7 +405,7 @@ class JobsTool:
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         jobs = context.jobs
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             if jobs is None or not jobs.all:
                 return ToolOutcome("No command runs in the background.", summary="none")
             match checked.text("action"):

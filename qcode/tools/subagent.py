@@ -8,7 +8,7 @@ from __future__ import annotations
 from qcode.protocol.tools import EXPLORE, SAME_MODEL, SMALL_MODEL, ReadOnlyIf, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import Json, JsonObject
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
@@ -48,7 +48,7 @@ class SubagentTool:
 
     def task(self, arguments: JsonObject) -> Task:
         """Return the task in the arguments of a call. Raise `Refused` if they are invalid."""
-        checked = check(self.spec, arguments)
+        checked = validate_arguments(self.spec, arguments)
         description = " ".join(checked.text("description").split())[:_MAX_DESCRIPTION_CHARS]
         prompt = checked.text("prompt").strip()
         if not description or not prompt:

@@ -23,7 +23,7 @@ from qcode.protocol.tools import NetworkAccess, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.output import OutputCollector
 from qcode.tools.processes import HelperProcess
 from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
@@ -105,7 +105,7 @@ class Fetch:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            url = check(self.spec, arguments).text("url")
+            url = validate_arguments(self.spec, arguments).text("url")
         except Refused as refused:
             return Preview("Fetch a page?", detail="", refusal=str(refused))
         target = self._gate.target(url)
@@ -113,7 +113,7 @@ class Fetch:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            url = check(self.spec, arguments).text("url")
+            url = validate_arguments(self.spec, arguments).text("url")
             async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._fetch(url)
             process = HelperProcess()

@@ -17,7 +17,7 @@ from qcode.protocol.tools import Launch
 from qcode.safety.paths import SandboxScope
 from qcode.safety.sandbox.detection import Kind, find_sandbox
 from qcode.safety.sandbox.index import WorkspaceIndex
-from qcode.tools.processes import popen
+from qcode.tools.processes import StandardStreams, popen
 from tests.perf.conftest import Bars
 
 pytestmark = pytest.mark.perf
@@ -29,7 +29,7 @@ def start(launch: Launch) -> None:
     codes: list[int] = []
 
     def run() -> None:
-        codes.append(popen(launch, Path("/"), os.environ, (subprocess.DEVNULL,) * 3).wait())
+        codes.append(popen(launch, Path("/"), os.environ, StandardStreams(*(subprocess.DEVNULL,) * 3)).wait())
 
     thread = threading.Thread(target=run)
     thread.start()

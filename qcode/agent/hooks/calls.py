@@ -19,7 +19,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import Verdict
 from qcode.text.json import Json, JsonObject
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class CallHooks:
         spec = self._toolbox.offered_spec(name)
         if spec is None:
             raise Refused(f"{name} is not offered")
-        check(spec, arguments)
+        validate_arguments(spec, arguments)
         return arguments
 
     def _stop_turn(self, answer: HookAnswer) -> str:

@@ -17,7 +17,7 @@ from qcode.text.clean import first_chars
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.tool import CallToRun, Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
@@ -117,14 +117,14 @@ class FindTools:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            check(self.spec, arguments)
+            validate_arguments(self.spec, arguments)
         except Refused as refused:
             return Preview("Search tools?", detail="", refusal=str(refused))
         return Preview("Search tools?", detail="")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
         except Refused as refused:
             return failed(str(refused))
         server = checked.text("server")

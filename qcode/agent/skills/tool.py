@@ -13,7 +13,7 @@ from qcode.protocol.messages import Message, Text, ToolResult
 from qcode.protocol.tools import SKILL_TOOL, ReadOnlyIf, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import first_chars, visible
 from qcode.text.json import JsonObject
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.subagent import AGENT_TOOL
 from qcode.tools.tool import CallToRun, Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
@@ -62,7 +62,7 @@ class SkillTool:
     def agent_call(self, arguments: JsonObject) -> CallToRun | None:
         """Return the call of the `agent` tool that runs a skill in a sub-agent; None for any other skill."""
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             skill = self._skills.find(checked.text("name"))
             if not self._skills.runs_in_subagent(skill):
                 return None
@@ -90,7 +90,7 @@ class SkillTool:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             skill = self._skills.find(checked.text("name"))
             loaded = await asyncio.to_thread(self._skills.load, skill, checked.text("arguments"))
         except Refused as refused:

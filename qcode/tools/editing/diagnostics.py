@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from qcode.protocol.tools import CommandExecution, Refused, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.shell import Shell
 from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
@@ -194,7 +194,7 @@ class Diagnostics:
 
     def shell_arguments(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
         """Return the arguments of the equivalent shell call. Raise `Refused` if no checker is set up."""
-        paths = check(self.spec, arguments).texts("paths")
+        paths = validate_arguments(self.spec, arguments).texts("paths")
         files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed_files()
         if not files:
             raise Refused("diagnostics: no file was changed in this session; name the files to check with paths")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.protocol.tools import ChangedFile, EditedFile, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
-from qcode.tools.arguments import Arguments, check
+from qcode.tools.arguments import Arguments, validate_arguments
 from qcode.tools.disk import LoadedFile
 from qcode.tools.text_file import Document
 from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_blocking_tool
@@ -73,7 +73,7 @@ class ChangeTool(ABC):
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         """Return the diff against the current files, or the error that `run` would return."""
         try:
-            change = self.plan(check(self.spec, arguments), workspace)
+            change = self.plan(validate_arguments(self.spec, arguments), workspace)
         except Refused as refused:
             return Preview("Change a file?", detail="", refusal=str(refused))
         first = change.steps[0]
@@ -96,7 +96,7 @@ class ChangeTool(ABC):
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
         from qcode.text.diff import count_changes  # loads with the first change
 
-        change = self.plan(check(self.spec, arguments), workspace)
+        change = self.plan(validate_arguments(self.spec, arguments), workspace)
         workspace.apply(change.steps)
         changes = changed_files(change, workspace)
         edits = tuple(edited_files(change))
@@ -307,21 +307,28 @@ class MultiEdit(ChangeTool):
         if not workspace.exists(location):
             if edits[0].text("old_text"):
                 raise Refused(f"{location.label} does not exist; use write to create it")
-            content, _ = _apply_edits("", edits, location.label)
-            return plan_new_file(location, content)
+            return plan_new_file(location, _apply_edits("", edits, location.label).text)
         loaded = open_for_change(location, workspace)
         old = text_file.decode(loaded.data, location.label)
-        content, reports = _apply_edits(old.text, edits, location.label)
-        new = text_file.with_text(old, content)
+        edited = _apply_edits(old.text, edits, location.label)
+        new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{location.label} already contains this text; no change made")
-        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {location.label}.", *reports])
+        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {location.label}.", *edited.reports])
         return plan_replacement(location, loaded, old, new, data, report)
 
 
-def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str, list[str]]:
-    """Return the text after all edits, and a one-line report for each edit."""
+class _EditedText(NamedTuple):
+    """A text after several edits."""
+
+    text: str
+    reports: list[str]
+    """One line for each edit."""
+
+
+def _apply_edits(content: str, edits: list[Arguments], label: str) -> _EditedText:
+    """Return the text after all edits. Raise `Refused` if one cannot be made."""
     reports = []
     for number, arguments in enumerate(edits, start=1):
         old_text = with_plain_newlines(arguments.text("old_text"))
@@ -333,4 +340,4 @@ def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str,
             raise Refused(f"Edit {number} of {len(edits)}{base}: {refused}\nNone of the edits was made.") from None
         content = edited.text
         reports.append(f"{number}. {_location_and_note(edited)}")
-    return content, reports
+    return _EditedText(content, reports)

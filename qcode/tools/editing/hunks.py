@@ -7,6 +7,8 @@ positions match and no anchor selects one, the patch is refused: a change at the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from qcode.protocol.tools import Refused
 from qcode.text.clean import quoted
@@ -37,27 +39,44 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], label: str) -> PatchResult:
     for number, hunk in enumerate(hunks, start=1):
         name = f"Hunk {number} of {len(hunks)}" if len(hunks) > 1 else "The hunk"
         try:
-            passage, note = _locate(text, hunk, offset, label)
+            located = _locate(text, hunk, offset, label)
         except Refused as refused:
             raise Refused(f"{name} for {label}: {refused}") from None
+        passage = located.passage
         text = text[: passage.start] + passage.new + text[passage.end :]
         offset = passage.start + len(passage.new)
-        if note:
-            notes.append(f"{name} for {label}: {note}")
+        if located.note:
+            notes.append(f"{name} for {label}: {located.note}")
     return PatchResult(text, tuple(notes))
 
 
-def _locate(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, str]:
-    """Return the position of a hunk at or after `offset`, and a note about differences that were ignored."""
+class _LocatedHunk(NamedTuple):
+    """The position of a hunk in a text."""
+
+    passage: Passage
+    note: str = ""
+    """How the match differs from the hunk, empty if it does not."""
+
+
+class _SearchStart(NamedTuple):
+    """The offset from which a hunk is searched."""
+
+    offset: int
+    is_anchored: bool
+    """An anchor of the hunk is directly before the offset."""
+
+
+def _locate(text: str, hunk: Hunk, offset: int, label: str) -> _LocatedHunk:
+    """Return the position of a hunk at or after `offset`. Raise `Refused` if there is none, or more than one."""
     start, is_anchored = _after_anchors(text, hunk, offset, label)
     if not hunk.old:
-        return _insertion(text, hunk, start if is_anchored else len(text)), ""
+        return _LocatedHunk(_insertion(text, hunk, start if is_anchored else len(text)))
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
-    matches, note = _search(text[start:], hunk)
+    matches = _search(text[start:], hunk)
     if not matches.passages and start > 0:
         # Models also list hunks in another order than the file, and name lines that are not before the hunk.
         start, is_anchored = 0, False
-        matches, note = _search(text, hunk)
+        matches = _search(text, hunk)
     positions = matches.passages
     if not positions:
         raise Refused(describe_nearest(text, old, new, label, _NAME))
@@ -71,33 +90,34 @@ def _locate(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, st
             "begin the hunk with '@@ ' and the line of the enclosing function or class. Nothing was changed"
         )
     position = positions[0]
-    return Passage(start + position.start, start + position.end, position.new), note
+    return _LocatedHunk(Passage(start + position.start, start + position.end, position.new), matches.note)
 
 
-def _search(text: str, hunk: Hunk) -> tuple[PassageMatches, str]:
-    """Return the positions of a hunk's old lines, and a note about differences that were ignored."""
+def _search(text: str, hunk: Hunk) -> PassageMatches:
+    """Return the positions of a hunk's old lines."""
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
     if not hunk.new:
         # Removed lines include their line break, except at the end of a file without one.
-        matches, note = _search_readings(text, f"{old}\n", "")
+        matches = _search_readings(text, f"{old}\n", "")
         if matches.passages:
-            return matches, note
+            return matches
     return _search_readings(text, old, new)
 
 
-def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
+def _search_readings(text: str, old: str, new: str) -> PassageMatches:
+    """Return the positions of whole lines; try alternative readings of the edit if `old` is not found."""
     matches = find_lines(text, old, new)
     if matches.passages:
-        return matches, f"matched ignoring {matches.ignored_difference}." if matches.ignored_difference else ""
+        return matches
     for reading in readings(old, new):
         matches = find_lines(text, reading.old, reading.new)
         if matches.passages:
-            return matches, f"matched {reading.label}."
-    return PassageMatches(), ""
+            return replace(matches, reading=reading.label)
+    return PassageMatches()
 
 
-def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int, bool]:
-    """Return the offset after the last anchor, and whether an anchor was found.
+def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> _SearchStart:
+    """Return the offset after the last anchor that is found; `offset` itself if none is.
 
     Example: `@@ class Shape:` selects the `def area(self):` after that line, not an earlier one.
     """
@@ -117,9 +137,9 @@ def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int,
             is_first_line_of_hunk = bool(hunk.old) and hunk.old[0].strip() == anchor
             line_index = index if is_first_line_of_hunk else index + 1
     if not is_found:
-        return offset, False
+        return _SearchStart(offset, is_anchored=False)
     end_of_lines_before = sum(len(line) + 1 for line in lines[:line_index])
-    return min(end_of_lines_before, len(text)), True
+    return _SearchStart(min(end_of_lines_before, len(text)), is_anchored=True)
 
 
 def _line_starting_with(anchor: str, lines: Sequence[str], first: int) -> int | None:

@@ -165,6 +165,15 @@ class PassageMatches:
     """In the order of the text; they do not overlap."""
     ignored_difference: str = ""
     """The kind of difference that the comparison ignored; empty if the match is exact."""
+    reading: str = ""
+    """The alternative reading of the edit that was found; empty if the edit was found as it was sent."""
+
+    @property
+    def note(self) -> str:
+        """How the match differs from the edit as it was sent, in a sentence; empty if it does not."""
+        ignored = f"ignoring {self.ignored_difference}" if self.ignored_difference else ""
+        differences = ", ".join(filter(None, (self.reading, ignored)))
+        return f"matched {differences}." if differences else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +250,10 @@ def find_lines(text: str, old: str, new: str) -> PassageMatches:
 
 
 def find_line(lines: Sequence[str], line: str, first: int) -> int | None:
-    """Return the index of the first line, at or after `first`, that equals `line`, or equals it when folded."""
+    """Return the index of the first line, at or after `first`, that equals `line`; None if there is none.
+
+    If no line is equal, white space at the ends of lines is ignored, then also the kind of blanks and punctuation.
+    """
     for key in (str, str.rstrip, str.strip, _words):
         wanted_key = key(line)
         for index in range(first, len(lines)):
@@ -499,23 +511,24 @@ def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = Fal
         raise Refused("old_text is empty; send the passage to replace, or use write to create a file")
     if old == new:
         raise Refused("old_text and new_text are identical; no change made")
-    matches, note = search(text, old, new)
+    matches = search(text, old, new)
     if not matches.passages:
         raise Refused(describe_nearest(text, old, new, label))
     lines = tuple(lines_of(text, (passage.start for passage in matches.passages)))
     if len(lines) > 1 and not replaces_all:
-        raise Refused(_ambiguous(text, lines, label, note))
+        raise Refused(_ambiguous(text, lines, label, matches.note))
     length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in matches.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
+    note = f"Note: {matches.note}" if matches.note else ""
     return EditResult(replace(text, matches.passages), lines, note)
 
 
-def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
-    """Return the positions of `old` and a note on the match; try alternative readings if `old` is not found."""
+def search(text: str, old: str, new: str) -> PassageMatches:
+    """Return the positions of `old`; try alternative readings of the edit if `old` is not found."""
     matches = find(text, old, new)
     if matches.passages:
-        return matches, f"Note: matched ignoring {matches.ignored_difference}." if matches.ignored_difference else ""
+        return matches
     for reading in readings(old, new):
         matches = find(text, reading.old, reading.new)
         if not matches.passages:
@@ -524,10 +537,8 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         at_copied_line = tuple(
             passage for passage, line in zip(matches.passages, numbers, strict=True) if line == reading.line
         )
-        ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
-        best = PassageMatches(at_copied_line or matches.passages, matches.ignored_difference)
-        return best, f"Note: matched {reading.label}{ignored}."
-    return PassageMatches(), ""
+        return PassageMatches(at_copied_line or matches.passages, matches.ignored_difference, reading.label)
+    return PassageMatches()
 
 
 def replace(text: str, passages: Sequence[Passage]) -> str:
@@ -540,7 +551,7 @@ def replace(text: str, passages: Sequence[Passage]) -> str:
 
 
 def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
-    """Return the message for a passage that matches several times, with each match."""
+    """Return the message for a passage that matches several times, with each match. `note` is that of the matches."""
     listed = ", ".join(map(str, lines[:_MAX_SHOWN_MATCHES])) + (", ..." if len(lines) > _MAX_SHOWN_MATCHES else "")
     file_lines = text.split("\n")
     context = "\n".join(
@@ -549,7 +560,7 @@ def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
         for number in (line - 1, line)
         if number
     )
-    tolerance = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
+    tolerance = f" ({note.removesuffix('.')})" if note else ""
     return (
         f"old_text occurs {len(lines)} times in {label}, at lines {listed}{tolerance}: add lines around it until it is "
         f"unique, or set replace_all. Nothing was changed. Each match with the line before it:\n{context}"

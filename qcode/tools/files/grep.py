@@ -23,7 +23,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tools.arguments import Arguments, check
+from qcode.tools.arguments import Arguments, validate_arguments
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
 from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace
@@ -34,7 +34,7 @@ MAX_SEARCH_S = 30.0
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 SCANNER = Path(__file__).with_name("scanner.py")
-_FAILED = 2
+_RIPGREP_ERROR_CODE = 2
 """The exit code of ripgrep for an error, such as an invalid pattern. For no match, it is 1."""
 
 MAX_MATCHES = 200  # matching lines in the result
@@ -231,7 +231,7 @@ def _has_failed(exit_code: int, error: bytes, *, is_ripgrep: bool) -> bool:
     if was_killed or not is_ripgrep:
         return exit_code != 0
     # An unreadable file gives the same exit code, but no message because of `--no-messages`.
-    return exit_code == _FAILED and bool(error)
+    return exit_code == _RIPGREP_ERROR_CODE and bool(error)
 
 
 def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
@@ -314,7 +314,7 @@ class Grep:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
         except Refused as refused:
             return Preview("Search files?", detail="", refusal=str(refused))
         return Preview("Search files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
@@ -324,13 +324,14 @@ class Grep:
         search = GrepSearch()
 
         def work() -> ToolOutcome:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
             query = _query(checked, workspace)
             lines = search.lines(query, find_program("rg", environment, workspace))
             report = _Report(
                 checked.text("output", "content"), context.max_output_chars, has_context=query.context_lines > 0
             )
-            return report.outcome(_gather(report, lines, query, workspace) + _notes(search))
+            skipped_count = _fill_report(report, lines, query, workspace)
+            return report.outcome(_notes(search, skipped_count))
 
         return await run_blocking_tool(work, search.stop)
 
@@ -367,8 +368,8 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     return replace(query, start=location.path.parent, only_file=location.path.name)
 
 
-def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> list[str]:
-    """Fill the report, and return notes about files that were skipped."""
+def _fill_report(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> int:
+    """Add lines to the report until it is full. Return the number of files that the search may not show."""
     skipped: set[str] = set()
     with closing(lines):
         for line in lines:
@@ -381,15 +382,17 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
                 skipped.add(line.file)
             elif not report.add(label, line):
                 break
-    if not skipped:
-        return []
-    files = count_text(len(skipped), "more file")
-    return [f"[matches in {files} that may contain secrets; to ask the user for access to one, name it with path]"]
+    return len(skipped)
 
 
-def _notes(search: GrepSearch) -> list[str]:
-    """Return notes about a search that did not cover all files."""
+def _notes(search: GrepSearch, skipped_count: int) -> list[str]:
+    """Return notes about a search that did not cover all files. `skipped_count` files with matches are not shown."""
     notes = []
+    if skipped_count:
+        files = count_text(skipped_count, "more file")
+        notes.append(
+            f"[matches in {files} that may contain secrets; to ask the user for access to one, name it with path]"
+        )
     if search.is_timed_out:
         notes.append(f"[the search was stopped after {MAX_SEARCH_S:g} s; narrow it with path or glob]")
     if search.is_incomplete:

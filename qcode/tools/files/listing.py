@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
-from qcode.tools.arguments import Arguments, check
+from qcode.tools.arguments import Arguments, validate_arguments
 from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
@@ -51,14 +51,16 @@ class Glob:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            checked = check(self.spec, arguments)
+            checked = validate_arguments(self.spec, arguments)
         except Refused as refused:
             return Preview("Find files?", detail="", refusal=str(refused))
         return Preview("Find files?", f"{visible(checked.text('pattern'))} in {visible(checked.text('path', '.'))}")
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
-        return await run_blocking_tool(lambda: _find_files(check(self.spec, arguments), workspace, stop), stop.set)
+        return await run_blocking_tool(
+            lambda: _find_files(validate_arguments(self.spec, arguments), workspace, stop), stop.set
+        )
 
 
 def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
@@ -70,7 +72,7 @@ def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Even
     if not pattern.strip() or ".." in pattern.split("/"):
         raise Refused("the pattern is empty or contains '..'; use path to name the folder")
     # `src/**/*.py` is searched in `src` for `**/*.py`.
-    fixed, variable = split_fixed(pattern)
+    fixed, variable = split_fixed(pattern)  # the folders without a wildcard, and the rest
     folder = arguments.text("path", ".")
     if pattern.startswith(("/", "~/")):
         folder, fixed = fixed, ""
@@ -79,19 +81,20 @@ def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Even
     if fixed and workspace.is_folder(start):
         location = folder_at(workspace, str(start))
         start = location.path
-    matches, is_complete = _matches(location.base, start, variable, stop)
+    found = _search(location.base, start, variable, stop)
+    matches = found.matches
     newest = sorted(matches, key=lambda match: (-match.mtime_ns, str(match.path)))[:MAX_FILES]
     labels = [workspace.show(match.path) for match in newest]
     notes = []
     if len(matches) > MAX_FILES:
         notes.append(f"[{len(matches) - MAX_FILES:,} more files; narrow the pattern]")
-    if not is_complete:
+    if not found.is_complete:
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not matches:
         # A model often writes `*.py` and means all levels.
         deeper: list[_Match] = []
         if "**" not in variable:
-            deeper, _ = _matches(location.base, start, f"**/{variable}", stop)
+            deeper = _search(location.base, start, f"**/{variable}", stop).matches
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{variable}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
     return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(matches), "file"))
@@ -114,8 +117,16 @@ class _Match:
     mtime_ns: int
 
 
-def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[_Match], bool]:
-    """Return the files that match, and whether all files were examined."""
+class _FoundFiles(NamedTuple):
+    """The result of a search for a pattern."""
+
+    matches: list[_Match]
+    is_complete: bool
+    """All files were examined."""
+
+
+def _search(root: Path, start: Path, pattern: str, stop: threading.Event) -> _FoundFiles:
+    """Return the files below `start` that match. `start` is `root` or below it."""
     from qcode.tools.files import walk
     from qcode.tools.files.patterns import compile_pattern
 
@@ -130,8 +141,8 @@ def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tu
                     continue
                 matches.append(_Match(start / item.relative, info.st_mtime_ns))
     except walk.WalkTooLarge:
-        return matches, False
-    return matches, True
+        return _FoundFiles(matches, is_complete=False)
+    return _FoundFiles(matches, is_complete=True)
 
 
 MAX_ENTRIES = 500  # in the result of `ls`
@@ -169,13 +180,13 @@ class Ls:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            path = check(self.spec, arguments).text("path", ".")
+            path = validate_arguments(self.spec, arguments).text("path", ".")
         except Refused as refused:
             return Preview("List a folder?", detail="", refusal=str(refused))
         return Preview(f"List {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
-        return await run_blocking_tool(lambda: _list_folder(check(self.spec, arguments), workspace))
+        return await run_blocking_tool(lambda: _list_folder(validate_arguments(self.spec, arguments), workspace))
 
 
 @dataclass(slots=True)

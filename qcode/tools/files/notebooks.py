@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
@@ -241,25 +242,34 @@ class NotebookEdit(ChangeTool):
         notebook = parse_notebook(old.text)
         if notebook is None:
             raise Refused(f"{location.label} is not a notebook of format 4; change its text with edit. No change made")
-        cells, description = _change_cells(notebook, arguments, mode, location.label)
-        changed: JsonObject = {**notebook, "cells": list(cells)}
+        edited = _change_cells(notebook, arguments, mode, location.label)
+        changed: JsonObject = {**notebook, "cells": list(edited.cells)}
         new = text_file.with_text(old, format_notebook(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
             raise Refused(f"{location.label} already contains this text; no change made")
-        return plan_replacement(location, loaded, old, new, data, f"{description} in {location.label}.")
+        return plan_replacement(location, loaded, old, new, data, f"{edited.description} in {location.label}.")
 
 
-def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:
-    """Return the cells after the change, and a description of the change."""
+class _ChangedCells(NamedTuple):
+    """The cells of a notebook after a change."""
+
+    cells: list[JsonObject]
+    description: str
+    """The change, such as `Deleted cell 3`."""
+
+
+def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> _ChangedCells:
+    """Return the cells after the change that a call asks for. Raise `Refused` if it names no cell."""
     cells = cells_of(notebook)
     cell_id, source = arguments.text("cell"), with_plain_newlines(arguments.text("source"))
     if mode == "insert":
         index = 0 if cell_id == "0" else find_cell(cells, cell_id, label) + 1
         inserted = new_cell(notebook, source, arguments.text("cell_type", "code"))
-        return [*cells[:index], inserted, *cells[index:]], f"Inserted cell {index + 1}"
+        return _ChangedCells([*cells[:index], inserted, *cells[index:]], f"Inserted cell {index + 1}")
     index = find_cell(cells, cell_id, label)
     if mode == "delete":
-        return [*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}"
+        return _ChangedCells([*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}")
     kind = arguments.text("cell_type", str(cells[index].get("cell_type", "code")))
-    return [*cells[:index], with_source(cells[index], source, kind), *cells[index + 1 :]], f"Replaced cell {index + 1}"
+    replaced = with_source(cells[index], source, kind)
+    return _ChangedCells([*cells[:index], replaced, *cells[index + 1 :]], f"Replaced cell {index + 1}")

@@ -48,7 +48,7 @@ def _translate(pattern: str) -> str:
     Literal text between two wildcards matches at its first position and never backtracks. This does not change the
     result, but matching a long name cannot take forever.
     """
-    groups: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]  # the translated folders before, between and after each `**`
     parts = pattern.split("/")
     for part in parts[:-1]:
         if part != "**":
@@ -64,12 +64,15 @@ def _translate(pattern: str) -> str:
 
 
 def _translate_part(part: str) -> str:
-    literals, index = [""], 0
+    """Translate one component: `a*b?.py` becomes `a[^/]*b[^/]\\.py`."""
+    literals = [""]  # the translated text before, between and after the `*`
+    index = 0
     while index < len(part):
         char = part[index]
         end = part.find("]", index + 2) if char == "[" else -1
         if char == "*":
-            literals += [""] if literals[-1] or len(literals) == 1 else []  # `**` in a name is the same as `*`
+            if literals[-1] or len(literals) == 1:  # `**` in a name is the same as `*`
+                literals.append("")
         elif char == "?":
             literals[-1] += "[^/]"
         elif end > 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import first_chars, more_chars, quoted, visible
@@ -15,7 +16,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
-from qcode.tools.arguments import Arguments, check
+from qcode.tools.arguments import Arguments, validate_arguments
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import HelperProcess
@@ -64,14 +65,16 @@ class Read:
 
     def preview(self, arguments: JsonObject, workspace: Workspace) -> Preview:
         try:
-            path = check(self.spec, arguments).text("path")
+            path = validate_arguments(self.spec, arguments).text("path")
         except Refused as refused:
             return Preview("Read a file?", detail="", refusal=str(refused))
         return Preview(f"Read {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         process = HelperProcess()
-        return await run_blocking_tool(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
+        return await run_blocking_tool(
+            lambda: _read(validate_arguments(self.spec, arguments), workspace, process), process.stop
+        )
 
 
 def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) -> ToolOutcome:
@@ -195,44 +198,51 @@ _PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
 _PAGE_RANGE = lazy_pattern(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
-def page_range(text: str) -> tuple[int, int]:
+class PageRange(NamedTuple):
+    """Pages of a PDF, counted from 1; both ends are included."""
+
+    first: int
+    last: int
+
+
+def page_range(text: str) -> PageRange:
     """Parse `3` or `3-7`; return the first pages for an empty text. Raise `Refused` for anything else."""
     if not text.strip():
-        return 1, MAX_PAGES
+        return PageRange(1, MAX_PAGES)
     match = _PAGE_RANGE.fullmatch(text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, 0)
     if not 1 <= first <= last:
         raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {quoted(text)}")
-    return first, min(last, first + MAX_PAGES - 1)
+    return PageRange(first, min(last, first + MAX_PAGES - 1))
 
 
-def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperProcess) -> ToolOutcome:
+def read_pdf(data: bytes, label: str, pages: PageRange, process: HelperProcess) -> ToolOutcome:
     """Return the text of some pages, and how to read the other pages. Raise `Refused` if the PDF cannot be read."""
     module = importlib.util.find_spec("pypdf")
     if module is None or module.origin is None:
         raise Refused(f"{label} is a PDF, and pypdf, which reads them, is not installed")
-    first, last = pages
-    arguments = [str(Path(module.origin).parents[1]), str(first), str(last), str(MAX_PDF_CHARS)]
+    folder = str(Path(module.origin).parents[1])
+    arguments = [folder, str(pages.first), str(pages.last), str(MAX_PDF_CHARS)]
     printed = process.run(_PDF_PROGRAM, arguments, data, MAX_EXTRACTION_S)
     # The docstring of the program describes its output: the number of pages, then one list for each page.
     messages = [json.loads(line) for line in printed.lines]
     if not messages:
         raise Refused(f"cannot read the PDF {label}: {printed.failure}")
     count: int = messages[0]
-    texts: list[tuple[int, str]] = [
-        (number, text + more_chars(left_out, " on this page") if left_out else text)
+    texts: dict[int, str] = {  # by the number of the page
+        number: text + more_chars(left_out, " on this page") if left_out else text
         for number, text, left_out in messages[1:]
-    ]
+    }
     if not texts:
         if printed.failure:
-            raise Refused(f"cannot read page {first} of {label}: {printed.failure}")
-        raise Refused(f"{label} has {count} pages; page {first} is beyond its end")
-    pages_text = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
-    end = texts[-1][0]
+            raise Refused(f"cannot read page {pages.first} of {label}: {printed.failure}")
+        raise Refused(f"{label} has {count} pages; page {pages.first} is beyond its end")
+    pages_text = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts.items()]
+    end = max(texts)
     hint = f'; continue with pages "{end + 1}-{min(end + MAX_PAGES, count)}"' if end < count else ""
-    notes = [f"[pages {first}-{end} of {count}{hint}]"]
+    notes = [f"[pages {pages.first}-{end} of {count}{hint}]"]
     if printed.failure:
         notes.append(f"[cannot read page {end + 1}: {printed.failure}]")
-    if not any(text.strip() for _, text in texts):
+    if not any(text.strip() for text in texts.values()):
         notes.append("[no text found: the pages may be images]")
     return ToolOutcome("\n".join([*pages_text, *notes]), summary=f"{len(texts)} of {count} pages")

@@ -14,7 +14,7 @@ from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
 from qcode.providers.demo.scene import read_scene
 from qcode.safety.verdict import PLAN_RUNS
 from qcode.text.json import JsonObject, parse_object
-from qcode.tools.arguments import check
+from qcode.tools.arguments import validate_arguments
 from qcode.tools.dialog import AskUser, todo_items
 from tests.providers.demo.asking import TOOLS, Reply, reply_to, request, result
 
@@ -167,14 +167,14 @@ def test_first_call_matches_the_request(prompt: str, name: str, arguments: JsonO
 def test_answer_to_the_question_is_repeated() -> None:
     asked = _after("ask me a question").call
     assert asked.name == "ask_person"
-    assert len(check(AskUser.spec, _arguments(asked)).objects("choices")) == 3
+    assert len(validate_arguments(AskUser.spec, _arguments(asked)).objects("choices")) == 3
     assert "SQLite" in _after("ask me a question", "SQLite").text
     assert "no answer" in _after("ask me a question", "No answer was given.", is_error=True).text
 
 
 def test_question_with_several_answers_is_asked() -> None:
     asked = _after("ask me to choose several").call
-    assert check(AskUser.spec, _arguments(asked)).flag("multi_select")
+    assert validate_arguments(AskUser.spec, _arguments(asked)).flag("multi_select")
     assert "Lint, Tests" in _after("ask me to choose several", "Lint, Tests").text
 
 
