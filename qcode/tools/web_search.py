@@ -143,7 +143,8 @@ class WebSearch:
         except TimeoutError:
             return failed(f"web_search: no complete response from {service.name} within {MAX_FETCH_S:g} s")
         entries = [
-            _entry(number, result, service.passage_field) for number, result in enumerate(results[: query.max_results], 1)
+            _entry(number, result, service.passage_field)
+            for number, result in enumerate(results[: query.max_results], 1)
         ]
         if not entries:
             return ToolOutcome("No results.", summary="nothing found")

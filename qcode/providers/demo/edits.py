@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from qcode.providers.demo.scene import MAX_PROMPT_CHARS
 from qcode.text.pattern import lazy_pattern
@@ -157,7 +158,15 @@ def _last_line(path: str, text: str) -> DemoEdit | None:
     return DemoEdit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
 
 
-def _unique_range(lines: list[str], index: int) -> tuple[int, int]:
+class _LineRange(NamedTuple):
+    """The indexes of adjacent lines."""
+
+    start: int
+    end: int
+    """The index after the last line."""
+
+
+def _unique_range(lines: list[str], index: int) -> _LineRange:
     """Return the smallest range around line `index`, extended upwards first, whose text occurs once."""
     text = "\n".join(lines)
     start, end = index, index + 1
@@ -168,4 +177,4 @@ def _unique_range(lines: list[str], index: int) -> tuple[int, int]:
             end += 1
         else:
             break
-    return start, end
+    return _LineRange(start, end)

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.model import ModelRequest
@@ -102,7 +102,7 @@ def read_scene(
     messages = list(request.messages)
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
-    partial, is_typed = _pop_partial(messages, is_repair=bool(tails)) if may_resume else (None, False)
+    partial = _pop_partial(messages, is_repair=bool(tails)) if may_resume else _Partial()
     start = len(messages) - 1
     while start > 0 and not (_is_prompt(messages[start]) or starts_scenario(_added_text(messages[start]))):
         start -= 1
@@ -111,8 +111,8 @@ def read_scene(
         prompt=_ends_of(_request_text(turn[0])) if turn else "",
         steps=_steps(turn),
         steering=_added_text(turn[-1]) if len(turn) > 1 else "",
-        partial=partial,
-        is_typed=is_typed,
+        partial=partial.text,
+        is_typed=partial.is_typed,
         tails=tails,
         skips_thinking=request.effort in _LOW_EFFORTS or bool(_ANSWER_NOW.search(latest)),
         number=sum(len(message.calls) for message in messages) + 1,
@@ -124,11 +124,19 @@ def paragraphs(text: str) -> list[str]:
     return [paragraph.strip() for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip()]
 
 
-def _pop_partial(messages: list[Message], *, is_repair: bool) -> tuple[str | None, bool]:
+class _Partial(NamedTuple):
+    """The unfinished reply at the end of a conversation."""
+
+    text: str | None = None
+    """None if there is none."""
+    is_typed: bool = False
+    """The user typed the request to continue it."""
+
+
+def _pop_partial(messages: list[Message], *, is_repair: bool) -> _Partial:
     """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`.
 
-    Return that text, None if there is none, and whether the user typed the request to continue. If
-    `is_repair`, the message asks for the missing part of a truncated call.
+    If `is_repair`, the message asks for the missing part of a truncated call.
     """
     partial: str | None = None
     is_typed = False
@@ -144,7 +152,7 @@ def _pop_partial(messages: list[Message], *, is_repair: bool) -> tuple[str | Non
         partial = messages[-2].text + (partial or "")
         del messages[-2:]
         is_repair = False
-    return partial, is_typed
+    return _Partial(partial, is_typed)
 
 
 def _is_text_reply(message: Message) -> bool:
@@ -290,7 +298,8 @@ def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
 
 _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
 _MAX_SHOWN_LINES = 12
-_MAX_LISTED, _MAX_LISTED_CHARS = 20, 80
+_MAX_LISTED = 20  # prompts in a summary
+_MAX_LISTED_CHARS = 80  # of one prompt
 
 
 def reply(text: str) -> Script:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 from qcode.protocol.tools import ToolSpec
 from qcode.text.json import DuplicateKeyError, Json, JsonObject, unique_keys
@@ -97,10 +97,9 @@ def opens_call(text: str) -> bool | None:
 
 def count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
-    # Every mark except a fence starts with one of these characters and contains this character only there.
-    starts = (text.rfind(first) for first in "<[")
-    for start in sorted(start for start in starts if start >= 0):
-        if any(mark.startswith(text[start:]) for mark in _MARKS):
+    # Every mark except a fence starts with `<` or `[`, and contains this character only there.
+    for start in sorted((text.rfind("<"), text.rfind("["))):
+        if start >= 0 and any(mark.startswith(text[start:]) for mark in _MARKS):
             return len(text) - start
     if "`" not in text[-_MAX_FENCE:]:
         return 0
@@ -150,9 +149,9 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=u
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
-    """Return the calls of one JSON object or list.
+    """Return the calls in one JSON object or list; raise `UnreadableError` if it contains anything else.
 
-    If `needs_arguments`, the JSON may be something other than calls: an object without arguments was not meant as one.
+    `needs_arguments` is for JSON that may be an example or data: then an object without arguments is not an attempt.
     """
     return [_call(value, tools, needs_arguments=needs_arguments) for value in _as_list(parse(text))]
 
@@ -168,13 +167,20 @@ def parse(text: str) -> Json:
     return value
 
 
-def decode_prefix(text: str, *, is_attempt: bool = True) -> tuple[Json, int]:
-    """Return the JSON value at the start of `text` and its length; raise `UnreadableError` if there is none."""
+class JsonPrefix(NamedTuple):
+    """A JSON value at the start of a text."""
+
+    value: Json
+    end: int
+    """The length of its text."""
+
+
+def decode_prefix(text: str, *, is_attempt: bool = True) -> JsonPrefix:
+    """Return the JSON value at the start of `text`; raise `UnreadableError` if there is none."""
     try:
-        value, end = _DECODER.raw_decode(text)
+        return JsonPrefix(*_DECODER.raw_decode(text))
     except (ValueError, RecursionError):
         raise UnreadableError("its JSON is not valid", is_attempt=is_attempt) from None
-    return value, end
 
 
 def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
@@ -288,7 +294,8 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
             if text[position : position + 1] != ":":
                 break
             open_key, open_at = str(key), _skip_space(text, position + 1)
-            members[open_key], position = _DECODER.raw_decode(text, open_at)
+            value, position = _DECODER.raw_decode(text, open_at)
+            members[open_key] = value
         except (ValueError, RecursionError):
             break
         open_key = ""
@@ -313,7 +320,10 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _parameter_value(text: str, tool: ToolSpec, key: str) -> Json:
-    """Return the text of a parameter converted to a type in the schema of the tool; as text if that fails."""
+    """Return the value of a parameter: its text if the schema of the tool accepts text, otherwise its JSON value.
+
+    If it is not JSON, return its text. Whether the value matches the schema is not checked here.
+    """
     value = _without_line_ends(text)
     if _takes_text(tool, key):
         return value

@@ -333,9 +333,9 @@ def _is_thinking(before: str) -> bool:
 def _values(text: str) -> list[Json]:
     values: list[Json] = []
     while text := text.lstrip(" \t\r\n,;"):
-        value, end = decode_prefix(text, is_attempt=False)
-        values += value if isinstance(value, list) else [value]
-        text = text[end:]
+        decoded = decode_prefix(text, is_attempt=False)
+        values += decoded.value if isinstance(decoded.value, list) else [decoded.value]
+        text = text[decoded.end :]
     return values
 
 
@@ -554,9 +554,9 @@ class _FormReader:
 
     def _read_json(self) -> Json:
         self.skip_space()
-        value, end = decode_prefix(self.remaining)
-        self.remaining = self.remaining[end:]
-        return value
+        decoded = decode_prefix(self.remaining)
+        self.remaining = self.remaining[decoded.end :]
+        return decoded.value
 
 
 def begin_tail(

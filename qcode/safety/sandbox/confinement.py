@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import qcode
 from qcode.safety.paths import SandboxScope
@@ -21,6 +22,14 @@ from qcode.values import dataclass
 
 EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
 """An empty file that always exists. Not /dev/null: it cannot be opened on a mount without devices (`grep -r` fails)."""
+
+
+class PathLink(NamedTuple):
+    """A symbolic link."""
+
+    path: str
+    target: str
+    """The text of the link, which may be relative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +45,8 @@ class Confinement:
 
     A `workspace` command sees everything except temporary folders. In temporary folders it sees these paths, read-only.
     """
-    links: tuple[tuple[str, str], ...] = ()
-    """Links on the way to the folders of the session: path of each, and its target as written in the link."""
+    links: tuple[PathLink, ...] = ()
+    """Links on the way to the folders of the session."""
     empty_folders: tuple[str, ...] = ()
     """Folders that exist for a `read-only` command, empty except for readable paths below."""
     writable: tuple[str, ...] = ()
@@ -127,8 +136,8 @@ _MAX_LINKS = 40
 """The maximum number of links in a path on Linux (path_resolution(7))."""
 
 
-def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the links on these paths outside the `visible` folders: path and target of each."""
+def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[PathLink, ...]:
+    """Return the links on these paths outside the `visible` folders, in the order in which they are followed."""
     links: dict[str, str] = {}
     for path in paths:
         pending, current, count = path.split("/")[1:], "", 0
@@ -145,7 +154,7 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
             if target.startswith("/"):
                 current = ""
             pending = [*(component for component in target.split("/") if component not in ("", ".")), *pending]
-    return tuple(links.items())
+    return tuple(PathLink(path, target) for path, target in links.items())
 
 
 MAX_PROTECTED = 200
@@ -162,7 +171,7 @@ class MachineView:
     """The paths outside the workspace that a `read-only` command of a session sees. They rarely change."""
 
     readable: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
+    links: tuple[PathLink, ...]
     hidden_paths: tuple[str, ...]
 
 
@@ -175,7 +184,7 @@ def machine_view(scope: SandboxScope) -> MachineView:
     visible = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
     visible += [path for path in programs if not is_within_any(path, folders)]
     readable = tuple(path for path in visible if not is_within_any(path, set(visible) - {path}))
-    paths = [*system, str(scope.root), *map(str, scope.added_folders), *_absolute_parts(scope.search_path)]
+    paths = [*system, *_unresolved_roots(scope), *_absolute_parts(scope.search_path)]
     return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
 
 
@@ -218,7 +227,7 @@ def confinement_for(
         protected_inside = [path for path in protected if is_within_any(path, folders)][:MAX_PROTECTED]
         return Confinement(
             level,
-            links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
+            links=links_to(_unresolved_roots(scope), folders),
             writable=folders,
             pinned_folders=_parents(protected_inside, folders),
             protected_paths=tuple(protected_inside),
@@ -240,7 +249,7 @@ def checker_confinement(
     return Confinement(
         "workspace",
         readable=tuple(dict.fromkeys(folders)),
-        links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
+        links=links_to(_unresolved_roots(scope), folders),
         writable=(cache,),
         hidden_paths=_without_parents_of(folders, _secrets(scope)),
         masked_files=tuple(path for path in contents.secrets if _is_file(path))[:MAX_PROTECTED],
@@ -283,6 +292,11 @@ def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
         paths += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
         paths += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
     return tuple(dict.fromkeys(path for path in paths if os.path.lexists(path)))
+
+
+def _unresolved_roots(scope: SandboxScope) -> list[str]:
+    """Return the root and the added folders as the session names them, with their links."""
+    return [str(scope.root), *map(str, scope.added_folders)]
 
 
 def _folders(scope: SandboxScope) -> tuple[str, ...]:

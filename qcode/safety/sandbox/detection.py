@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from qcode.protocol.tools import Launch
 from qcode.safety.sandbox import bubblewrap
 from qcode.safety.sandbox.bubblewrap import BwrapVariant
-from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement
+from qcode.safety.sandbox.confinement import SYSTEM_FOLDERS, Confinement, PathLink
 from qcode.safety.sandbox.seccomp import UnknownMachine, filter_program
 from qcode.safety.verdict import Level, SandboxSupport
 from qcode.values import dataclass
@@ -139,7 +139,7 @@ def is_effective(sandbox: Sandbox) -> bool:
         Path(folder, "seen").write_text("visible\n")
         Path(folder, "hidden").write_text("secret\n")
         system = tuple(path for path in SYSTEM_FOLDERS if os.path.isdir(path) and not os.path.islink(path))  # noqa: PTH112, PTH114  # text
-        links = tuple((path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
+        links = tuple(PathLink(path, os.readlink(path)) for path in SYSTEM_FOLDERS if os.path.islink(path))  # noqa: PTH114, PTH115  # text
         hidden = (f"{folder}/hidden",)
         confinement = Confinement("read-only", readable=(*system, folder), links=links, hidden_paths=hidden)
         argv = ["/bin/sh", "-c", ATTEMPTS, "probe", folder, sandbox.kind]

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 
 class Danger(NamedTuple):
-    """One danger of a command. `rank` is 0 for the worst; `reason` is the end of "Asks because …"."""
+    """One danger of a command."""
 
     rank: int
+    """0 for the worst; the index in `_DANGERS`."""
     reason: str
+    """The end of a sentence that begins with "Asks because"."""
 
 
 # Each pattern is bounded, so the time is linear in the length of the command.
@@ -271,8 +273,7 @@ def _dangers_in_tree(command: str) -> list[Danger] | None:
     dangers: list[Danger] = []
     for node in nodes:
         if node.type == "command":
-            words, outputs = _words_of(node, source)
-            dangers += dangers_of(words, outputs, _sources_of(node, source))
+            dangers += dangers_of(_words_of(node, source), _outputs_of(node, source), _programs_before(node, source))
         elif node.type == "heredoc_body" and _is_script(node, source):
             dangers += _dangers_in_text(_text_of(node, source))
     return dangers
@@ -282,20 +283,24 @@ def _text_of(node: Node, source: bytes) -> str:
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-def _words_of(command: Node, source: bytes) -> tuple[list[str], list[str]]:
-    """Return the words of a command, and the files it writes to."""
-    words = [
+def _words_of(command: Node, source: bytes) -> list[str]:
+    """Return the words of a command without quotes."""
+    return [
         _QUOTES.sub("", _text_of(child, source))
         for child in command.children
         if child.type not in ("variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect")
     ]
+
+
+def _outputs_of(command: Node, source: bytes) -> list[str]:
+    """Return the files to which a command writes: `a` for `x > a` and for `x >> 'a'`."""
     parent = command.parent
     redirects = parent.children if parent is not None and parent.type == "redirected_statement" else command.children
     texts = [_text_of(child, source) for child in redirects if child.type == "file_redirect"]
-    return words, [_QUOTES.sub("", text.rpartition(">")[2]).lstrip("|& ") for text in texts if ">" in text]
+    return [_QUOTES.sub("", text.rpartition(">")[2]).lstrip("|& ") for text in texts if ">" in text]
 
 
-def _sources_of(command: Node, source: bytes) -> list[str]:
+def _programs_before(command: Node, source: bytes) -> list[str]:
     """Return the programs before a command in its pipeline."""
     node: Node | None = command
     while node is not None and node.parent is not None and node.parent.type != "pipeline":
@@ -342,7 +347,8 @@ def _here_document_reasons(command: str) -> list[str]:
     """
     source = command.encode("utf-8", "replace")
     nodes = [] if check_bounds(command) else [*(_nodes(source) or ())]
-    starts, ends = ([node for node in nodes if node.type == f"heredoc_{part}"] for part in ("start", "end"))
+    starts = [node for node in nodes if node.type == "heredoc_start"]
+    ends = [node for node in nodes if node.type == "heredoc_end"]
     document = _only_document(starts, ends, source)
     unknown = [HERE_DOCUMENT] if starts else []
     written = _written_files(document.command) if document is not None else None
@@ -427,9 +433,9 @@ class _Document(NamedTuple):
 
 def _only_document(starts: list[Node], ends: list[Node], source: bytes) -> _Document | None:
     """Return the only here-document of a command, None if there are several or if its end is uncertain."""
-    if (len(starts), len(ends)) != (1, 1):
+    if len(starts) != 1 or len(ends) != 1:
         return None
-    (start,), (end,) = starts, ends
+    start, end = starts[0], ends[0]
     delimiter = _DELIMITER.fullmatch(_text_of(start, source))
     operator = source[: start.start_byte].rstrip(b" \t")
     before = operator.removesuffix(b"-")
@@ -474,15 +480,15 @@ def with_dangers_of_parts(verdict: Verdict, undecided: Sequence[JudgedPart], *, 
 
     Secrets and deceptive characters come first, then the most dangerous part.
     """
-    ranked: list[tuple[int, str]] = []
+    ranked: list[Danger] = []
     for judged in undecided:
         command, asking = judged.part.command, judged.verdict
         words, outputs = [word.text for word in command.words], [word.text for word in command.outputs]
         dangers = dangers_of(words, outputs, judged.part.piped_from)
         ranked += dangers
         if not (dangers and _is_generic(asking)):
-            ranked.append((-1 if _precedes_dangers(asking) else len(_DANGERS), asking.reason))
-    reasons = [reason for _, reason in sorted(ranked, key=lambda item: item[0])]
+            ranked.append(Danger(-1 if _precedes_dangers(asking) else len(_DANGERS), asking.reason))
+    reasons = [danger.reason for danger in sorted(ranked, key=lambda danger: danger.rank)]
     return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from qcode.text.fences import unfenced
 from qcode.values import dataclass
@@ -46,15 +47,19 @@ class EditReading:
     """The number of the line that the passage was copied from, 0 if unknown."""
 
 
+class _EditTexts(NamedTuple):
+    """The old and the new text of an edit."""
+
+    old: str
+    new: str
+
+
 def readings(old: str, new: str) -> Iterator[EditReading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
-    for label, reader in _READERS:
-        texts = reader(old, new)
-        if texts is None:
-            continue
-        corrected_old, corrected_new = texts
-        if corrected_old != old and corrected_old.strip():
-            yield EditReading(label, corrected_old, corrected_new)
+    for correction in _CORRECTIONS:
+        texts = correction.correct(old, new)
+        if texts is not None and texts.old != old and texts.old.strip():
+            yield EditReading(correction.label, texts.old, texts.new)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered
@@ -83,93 +88,96 @@ def _without_number(line: str) -> str:
     return line[number.end() :] if number is not None else line
 
 
-def _without_fence(old: str, new: str) -> tuple[str, str] | None:
+def _without_fence(old: str, new: str) -> _EditTexts | None:
     inside = unfenced(old)
-    return None if inside is None else (inside, unfenced(new) or new)
+    return None if inside is None else _EditTexts(inside, unfenced(new) or new)
 
 
-def _without_blank_lines(old: str, new: str) -> tuple[str, str] | None:
+def _without_blank_lines(old: str, new: str) -> _EditTexts | None:
     """Remove the blank lines around the old text, and at most as many around the new text."""
-    before, after = _blank_lines(old)
+    before, after = _blank_lines_before(old), _blank_lines_after(old)
     if not before and not after:
         return None
-    new_before, new_after = _blank_lines(new)
-    trimmed = _cut_lines(new, min(before, new_before))
-    return (
+    trimmed = _cut_lines(new, min(before, _blank_lines_before(new)))
+    return _EditTexts(
         _cut_lines(old, before).removesuffix("\n" * after),
-        trimmed[: len(trimmed) - min(after, new_after)],
+        trimmed[: len(trimmed) - min(after, _blank_lines_after(new))],
     )
 
 
-def _blank_lines(text: str) -> tuple[int, int]:
-    """Return the number of blank lines at the start of `text` and at its end."""
-    lines = text.split("\n")
-    before = next((index for index, line in enumerate(lines) if line.strip()), 0)
-    return before, max(len(text) - len(text.rstrip("\n")) - 1, 0)
+def _blank_lines_before(text: str) -> int:
+    """Return the number of blank lines at the start of `text`; 0 if all lines are blank."""
+    return next((index for index, line in enumerate(text.split("\n")) if line.strip()), 0)
+
+
+def _blank_lines_after(text: str) -> int:
+    """Return the number of empty lines at the end of `text`."""
+    return max(len(text) - len(text.rstrip("\n")) - 1, 0)
 
 
 def _cut_lines(text: str, count: int) -> str:
     return "\n".join(text.split("\n")[count:])
 
 
-def _without_entities(old: str, new: str) -> tuple[str, str] | None:
+def _without_entities(old: str, new: str) -> _EditTexts | None:
     """Decode HTML entities: `a &lt; b` becomes `a < b`. A new text with bare markup was not encoded and stays."""
     if not _ENTITY.search(old):
         return None
     import html
 
     try:
-        return html.unescape(old), new if _BARE_MARKUP.search(new) else html.unescape(new)
+        return _EditTexts(html.unescape(old), new if _BARE_MARKUP.search(new) else html.unescape(new))
     except ValueError:  # a character reference of more than 4,300 digits
         return None
 
 
-def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
+def _without_quote_escapes(old: str, new: str) -> _EditTexts | None:
     """Remove the backslashes before quotes: `say(\\"hi\\")` becomes `say("hi")`."""
     quotes = set(_ESCAPED_QUOTE.findall(old))
     if not quotes:
         return None
     has_bare = any(re.search(rf"(?<!\\){re.escape(quote)}", new) for quote in quotes)
-    return _ESCAPED_QUOTE.sub(r"\1", old), new if has_bare else _ESCAPED_QUOTE.sub(r"\1", new)
+    return _EditTexts(_ESCAPED_QUOTE.sub(r"\1", old), new if has_bare else _ESCAPED_QUOTE.sub(r"\1", new))
 
 
-def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
+def _with_breaks(old: str, new: str) -> _EditTexts | None:
     """Decode `\\n` and `\\t` outside quotes."""
     if "\\" not in old:
         return None
     # A new text with real line breaks is not encoded, so its `\\n` are meant.
     has_real_breaks = "\n" in new and "\n" not in old
-    return _decode_breaks(old), new if has_real_breaks else _decode_breaks(new)
+    return _EditTexts(_decode_breaks(old), new if has_real_breaks else _decode_breaks(new))
 
 
-def _with_breaks_and_quotes(old: str, new: str) -> tuple[str, str] | None:
+def _with_breaks_and_quotes(old: str, new: str) -> _EditTexts | None:
     quoted = _without_quote_escapes(old, new)
-    return _with_breaks(*quoted) if quoted is not None else None
+    return _with_breaks(quoted.old, quoted.new) if quoted is not None else None
 
 
-def _with_all_breaks(old: str, new: str) -> tuple[str, str] | None:
+def _with_all_breaks(old: str, new: str) -> _EditTexts | None:
     """Decode every `\\n`, also inside quotes, in a text that has no line break."""
     if "\n" in old or "\\n" not in old:
         return None
-    return old.replace("\\n", "\n"), new if "\n" in new else new.replace("\\n", "\n")
+    return _EditTexts(old.replace("\\n", "\n"), new if "\n" in new else new.replace("\\n", "\n"))
 
 
-def _with_half_the_backslashes(old: str, new: str) -> tuple[str, str] | None:
+def _with_half_the_backslashes(old: str, new: str) -> _EditTexts | None:
     """Halve the backslashes, if each has a neighbor: `\\\\d` becomes `\\d`."""
     if "\\\\" not in old or _has_lone_backslash(old):
         return None
-    return old.replace("\\\\", "\\"), new if _has_lone_backslash(new) else new.replace("\\\\", "\\")
+    halved_new = new if _has_lone_backslash(new) else new.replace("\\\\", "\\")
+    return _EditTexts(old.replace("\\\\", "\\"), halved_new)
 
 
 def _has_lone_backslash(text: str) -> bool:
     return "\\" in text.replace("\\\\", "")
 
 
-def _unescaped_once(old: str, new: str) -> tuple[str, str] | None:
+def _unescaped_once(old: str, new: str) -> _EditTexts | None:
     """Decode each text as the content of a JSON string, if it contains neither a bare quote nor a line break."""
     if "\\" not in old or not _is_escaped(old):
         return None
-    return _unescape(old), _unescape(new) if _is_escaped(new) else new
+    return _EditTexts(_unescape(old), _unescape(new) if _is_escaped(new) else new)
 
 
 def _is_escaped(text: str) -> bool:
@@ -180,9 +188,9 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: _CONTROLS.get(match[1], match[1]), text)
 
 
-def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
+def _with_escaped_breaks(old: str, new: str) -> _EditTexts | None:
     """Replace line breaks and tabs inside quotes with escapes: the model omitted a backslash."""
-    return _map_around_quotes(old, _keep, _escape_breaks), _map_around_quotes(new, _keep, _escape_breaks)
+    return _EditTexts(_map_around_quotes(old, _keep, _escape_breaks), _map_around_quotes(new, _keep, _escape_breaks))
 
 
 def _escape_breaks(text: str) -> str:
@@ -219,18 +227,26 @@ def _map_around_quotes(text: str, map_unquoted: Callable[[str], str], map_quoted
     return "".join(parts)
 
 
-# The label of each reading, and the function that returns both texts in that reading, None if it does not apply.
-_READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] = (
-    ("without the code fence around it", _without_fence),
-    ("without the blank lines around it", _without_blank_lines),
-    ("with HTML entities such as &lt; decoded", _without_entities),
-    ("without the backslashes before its quotes", _without_quote_escapes),
-    ("with \\n and \\t decoded", _with_breaks),
-    ("with \\n, \\t and escaped quotes decoded", _with_breaks_and_quotes),
-    ("with escape sequences decoded", _unescaped_once),
-    ("with each double backslash as a single one", _with_half_the_backslashes),
-    ("with every \\n as a line break", _with_all_breaks),
-    ("with line breaks inside quotes as \\n", _with_escaped_breaks),
+class _Correction(NamedTuple):
+    """The correction of one mistake of the model."""
+
+    label: str
+    """The label of the reading."""
+    correct: Callable[[str, str], _EditTexts | None]
+    """Returns both texts of an edit without the mistake, None if the edit cannot have it."""
+
+
+_CORRECTIONS = (
+    _Correction("without the code fence around it", _without_fence),
+    _Correction("without the blank lines around it", _without_blank_lines),
+    _Correction("with HTML entities such as &lt; decoded", _without_entities),
+    _Correction("without the backslashes before its quotes", _without_quote_escapes),
+    _Correction("with \\n and \\t decoded", _with_breaks),
+    _Correction("with \\n, \\t and escaped quotes decoded", _with_breaks_and_quotes),
+    _Correction("with escape sequences decoded", _unescaped_once),
+    _Correction("with each double backslash as a single one", _with_half_the_backslashes),
+    _Correction("with every \\n as a line break", _with_all_breaks),
+    _Correction("with line breaks inside quotes as \\n", _with_escaped_breaks),
 )
 
 
