@@ -1,7 +1,8 @@
-"""Reading untrusted text takes linear time, or stops at a limit: 1 MB takes at most 12 times as long as 100 kB."""
+"""Reading untrusted text takes linear time, or stops at a limit: 1 MB takes at most 20 times as long as 100 kB."""
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,6 +29,13 @@ from tests.safety.policies import judge_shell
 SHORT, MIDDLE, LONG = 10_000, 100_000, 1_000_000
 FLOOR_S = 0.02
 """Below this the clock and the caches decide."""
+
+MAX_GROWTH = 20
+"""The maximum ratio of the times for ten times the text. A quadratic reader needs 100.
+
+A linear one needs up to 14, because only the shorter text fits into the cache of the processor. If other processes use
+the cache too, the ratio is larger.
+"""
 
 PIECE = 4_000
 """Characters that arrive at once from a stream."""
@@ -97,27 +105,33 @@ def broad(pump: str) -> Any:
 
 def seconds(read: Callable[[str], object], pump: str, length: int) -> float:
     text = (pump * (length // len(pump) + 1))[:length]
-    started = time.process_time()
-    read(text)
-    return time.process_time() - started
+    gc.disable()  # each collection visits all objects of the test process, and a longer text causes more of them
+    try:
+        started = time.process_time()
+        read(text)
+        return time.process_time() - started
+    finally:
+        gc.enable()
 
 
 def check_growth(read: Callable[[str], object], pump: str) -> None:
-    """Assert that ten times the text takes at most twelve times as long, at both steps."""
+    """Assert that ten times the text takes at most `MAX_GROWTH` times as long, at both steps."""
     for length in (SHORT, MIDDLE):
         short, long = seconds(read, pump, length), seconds(read, pump, length * 10)
         for _ in range(6):  # perhaps something else ran: the best time of each length decides
-            if long <= 12 * max(short, FLOOR_S):
+            if long <= MAX_GROWTH * max(short, FLOOR_S):
                 break
             short = min(short, seconds(read, pump, length))
             long = min(long, seconds(read, pump, length * 10))
-        assert long <= 12 * max(short, FLOOR_S), f"{pump!r}: {short:.3f} s, and {long:.3f} s for ten times the text"
+        assert long <= MAX_GROWTH * max(short, FLOOR_S), (
+            f"{pump!r}: {short:.3f} s, and {long:.3f} s for ten times the text"
+        )
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("pump", [PUMPS[0], "$(", broad("x = 1\n"), broad("eyJa.")])
-def test_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
+def test_megabyte_takes_linear_time(name: str, pump: str) -> None:
     check_growth(READERS[name], pump)
 
 
@@ -126,7 +140,7 @@ def test_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> No
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=share(60))
 @given(pump=st.one_of(st.sampled_from(PUMPS), st.lists(st.sampled_from(PUMPS), min_size=2, max_size=4).map("".join)))
-def test_megabyte_of_anything_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:
+def test_megabyte_of_anything_takes_linear_time(name: str, pump: str) -> None:
     check_growth(READERS[name], pump)
 
 
