@@ -1,8 +1,7 @@
 """Requests to a host without its SDK, for connections that need only an address and a key, and no proxy.
 
-`DirectProvider` requests replies this way if possible, and uses the host's SDK otherwise and to list models.
-`DirectClient` sends one request at a time over an idle or new connection, and never retries or redirects. `http1`
-implements the protocol.
+`DirectProvider` sends its requests this way if possible, and uses the host's SDK otherwise. `DirectClient` sends one
+request at a time over an idle or new connection, and never retries or redirects. `http1` implements the protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import urlsplit
 
 from qcode import __version__
-from qcode.protocol.errors import ProviderError
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.providers.connection import Connection
 from qcode.providers.http1 import (
@@ -42,6 +41,7 @@ from qcode.providers.sdk import (
     unreachable_error,
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
+from qcode.text.json import JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -52,6 +52,8 @@ _MAX_ERROR_BYTES = 1024 * 1024
 """The maximum size of the body of an error response; the remaining body is not read."""
 _ERROR_LIMIT_S = 10.0
 """The time limit for reading the body of an error response."""
+_MAX_LIST_MB = 16
+"""The maximum size of a list of models; one of a router with hundreds of models has 1 MB."""
 
 # A URL without user name, query or escapes, which needs no further processing.
 _PLAIN_URL = lazy_pattern(
@@ -67,6 +69,15 @@ class PostRequest:
     headers: Mapping[str, str]
     """Additional headers, which replace default headers with the same name. An empty value removes the header."""
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequest:
+    """A GET request."""
+
+    url: str
+    headers: Mapping[str, str]
+    """As in `PostRequest`."""
 
 
 class BadHeader(Exception):  # noqa: N818 - describes the request
@@ -138,12 +149,12 @@ class DirectClient:
                 self._tls.set_alpn_protocols(["http/1.1"])
 
     @asynccontextmanager
-    async def open(self, post: PostRequest) -> AsyncIterator[DirectResponse]:
-        """Send `post`. On exit, the connection is kept for the next request or closed at once.
+    async def open(self, request: PostRequest | GetRequest) -> AsyncIterator[DirectResponse]:
+        """Send `request`. On exit, the connection is kept for the next request or closed at once.
 
         Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
-        response = await self._exchange(post.url, _request_bytes(post))
+        response = await self._exchange(request.url, _request_bytes(request))
         reader = response.reader
         is_reusable = False
         try:
@@ -220,26 +231,30 @@ _USUAL_SPELLINGS = {
 }  # fmt: skip
 
 
-def _request_bytes(post: PostRequest) -> bytes:
+def _request_bytes(request: PostRequest | GetRequest) -> bytes:
     """Return the bytes of a request. See `PostRequest` for its headers. Raise `BadHeader`."""
-    parts = urlsplit(post.url)
+    parts = urlsplit(request.url)
     headers = {
         "host": parts.netloc,
         "accept-encoding": ACCEPTED,
         "connection": "keep-alive",
         "accept": "application/json",
-        "content-type": "application/json",
         "user-agent": f"qcode/{__version__}",
     }
-    headers |= {name.lower(): value for name, value in post.headers.items()}
+    if isinstance(request, PostRequest):
+        headers["content-type"] = "application/json"
+    headers |= {name.lower(): value for name, value in request.headers.items()}
     headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
-    headers["content-length"] = str(len(post.body))
+    method, body = "GET", b""
+    if isinstance(request, PostRequest):
+        method, body = "POST", request.body
+        headers["content-length"] = str(len(body))
     headers = {_USUAL_SPELLINGS.get(name, name): value for name, value in headers.items()}
     target = parts.path or "/"
     if parts.query:
         target = f"{target}?{parts.query}"
     try:
-        return write_head("POST", target, headers) + post.body
+        return write_head(method, target, headers) + body
     except ValueError as error:
         raise BadHeader(str(error)) from error
 
@@ -294,7 +309,7 @@ def can_connect_directly(
 
 
 class DirectProvider(SdkProvider[ClientT]):
-    """A provider that uses its SDK only for proxies, for credentials other than a key, and to list models."""
+    """A provider that uses its SDK only for proxies, and for credentials other than a key."""
 
     sdk_variables: tuple[str, ...] = ()
     """Environment variables that change the SDK's requests, apart from key and address."""
@@ -307,6 +322,47 @@ class DirectProvider(SdkProvider[ClientT]):
     def _build_post(self, request: ModelRequest) -> PostRequest:
         """Return the request as the SDK would send it."""
         ...
+
+    @abstractmethod
+    def _request_headers(self) -> Mapping[str, str]:
+        """Return the headers of every request, such as the key and those that the user configured."""
+        ...
+
+    @abstractmethod
+    async def _list_models_directly(self) -> list[str]:
+        """Return the names of the host's models, from the answers of `_get_object`."""
+        ...
+
+    async def model_names(self) -> tuple[str, ...]:
+        if self._direct is None:
+            return await super().model_names()
+        return tuple(sorted(set(await self._within_limit(self._list_models_directly()))))
+
+    async def _get(self, path: str) -> bytes:
+        """Return the content at `path`, which follows the base URL. Raise `ProviderError` if it is too large."""
+        assert self._direct is not None
+        request = GetRequest(f"{self._connection.base_url}{path}", self._request_headers())
+        content = bytearray()
+        async with self._direct.open(request) as response:
+            async for chunk in response.aiter_bytes():
+                content += chunk
+                if len(content) > _MAX_LIST_MB * 1024 * 1024:
+                    text = f"{self.name} sent more than {_MAX_LIST_MB} MB; it was stopped"
+                    raise ProviderError(ErrorKind.BAD_RESPONSE, text)
+        return bytes(content)
+
+    async def _get_object(self, path: str) -> JsonObject:
+        """Return the JSON object at `path`, a page of the list of models."""
+        listed = parse_object((await self._get(path)).decode("utf-8", "replace"))
+        if listed is None:
+            raise ProviderError(ErrorKind.BAD_RESPONSE, f"{self.name} did not return a list of models")
+        return listed
+
+    async def prepare(self) -> None:
+        if self._direct is None:
+            await super().prepare()
+        else:
+            await run_in_thread(self._direct.prepare)
 
     def warm_up(self) -> None:
         """Import and load everything that the first request needs. It blocks, so call it in a thread."""

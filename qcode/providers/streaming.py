@@ -333,16 +333,20 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     async def _send_small(self, send: Callable[[ClientT], Awaitable[ResultT]]) -> ResultT:
         """Return the result of `send`, a small request. Raise `ProviderError` if it fails or takes too long."""
-        await self.load_sdk()  # before the limit, because the host does not cause the time of an import
+        await self.prepare()  # before the limit, because the host does not cause the time of an import
+        return await self._within_limit(send(await self._open_client()))
+
+    async def _within_limit(self, answer: Awaitable[ResultT]) -> ResultT:
+        """Return the answer to a small request. Raise `ProviderError` if it fails or takes too long."""
         try:
             async with asyncio.timeout(SMALL_REQUEST_LIMIT_S):
-                return await send(await self._open_client())
+                return await answer
         except TimeoutError as error:
             message = f"{self.name} did not answer within {SMALL_REQUEST_LIMIT_S:g} s"
             raise ProviderError(ErrorKind.TIMEOUT, message) from error
         except (ProviderError, asyncio.CancelledError):
             raise
-        except self._all_errors() as error:
+        except self._stream_errors() as error:
             raise self._convert_error(error) from error
 
     async def close(self) -> None:
@@ -366,7 +370,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         return (httpx2.HTTPError, httpx2.StreamError)
 
     def _stream_errors(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions that may end `stream`, apart from `ProviderError`."""
+        """Return the exceptions that may end a request, apart from `ProviderError`."""
         return self._all_errors()
 
     def _convert_error(self, error: Exception) -> ProviderError:
@@ -377,8 +381,8 @@ class SdkProvider(ABC, Generic[ClientT]):
         """Import the SDK now, so that the first request does not wait for it. It blocks, so call it in a thread."""
         self._connect()
 
-    async def load_sdk(self) -> None:
-        """Import the SDK and create its client, which may take seconds. Raise `ProviderError`."""
+    async def prepare(self) -> None:
+        """Load everything that the first request needs, which may take seconds for an SDK. Raise `ProviderError`."""
         try:
             await self._open_client()
         except ProviderError:

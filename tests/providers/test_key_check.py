@@ -73,6 +73,7 @@ def test_import_of_the_sdk_does_not_use_up_the_limit(monkeypatch: pytest.MonkeyP
         loop.skip(100.0)
         return AsyncOpenAI(**given)
 
+    monkeypatch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
     monkeypatch.setattr("openai.AsyncOpenAI", late_client)
     with FakeServer("openai", [], api_key=KEY) as server, asyncio.Runner(loop_factory=lambda: loop) as runner:
         provider = connect(PROVIDERS["openai"], base_url=server.base_url, api_key=KEY)

@@ -306,10 +306,31 @@ def test_provider_loads_only_its_own_client() -> None:
         ("bedrock", "botocore"),
     ],
 )
-def test_listing_models_loads_only_its_sdk_and_prints_nothing(protocol: str, own: str) -> None:
-    code = f"""
+def test_request_over_an_sdk_loads_only_that_sdk_and_prints_nothing(protocol: str, own: str) -> None:
+    # Two keys at once: SDKs log a warning about it, which must not reach the screen.
+    keys = {"GOOGLE_API_KEY": "a", "GEMINI_API_KEY": "b", "ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b"}
+    code = (
+        f"from qcode.providers import direct\ndirect.can_connect_directly = lambda *given: False{_requests(protocol)}"
+    )
+    loaded = _loaded_after(code, **keys)
+    assert own in loaded
+    assert not loaded & ({"openai", "anthropic", "google.genai", "botocore"} - {own})
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    ["anthropic", *(pytest.param(name, marks=pytest.mark.broad) for name in ("openai", "openai-responses", "gemini"))],
+)
+def test_reply_and_list_of_models_load_no_sdk(protocol: str) -> None:
+    loaded = _loaded_after(_requests(protocol))
+    assert "qcode.providers.direct" in loaded
+    assert not loaded & set(SDKS)
+
+
+def _requests(protocol: str) -> str:
+    """Return a program that requests a reply and a list of models from a host that cannot be reached."""
+    return f"""
 import asyncio
-import sys
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest
@@ -320,7 +341,6 @@ async def main():
         async for _ in provider.stream(ModelRequest("m", "", (user("x"),), (), 10)): pass
     except ProviderError as error:
         assert error.kind == "unreachable", error
-    assert ({own!r} in sys.modules) is ({protocol!r} == "bedrock")
     try:
         if {protocol!r} != "bedrock": await provider.model_names()
     except ProviderError as error:
@@ -328,8 +348,3 @@ async def main():
     await provider.close()
 asyncio.run(main())
 """
-    # Two keys at once: SDKs log a warning about it, which must not reach the screen.
-    keys = {"GOOGLE_API_KEY": "a", "GEMINI_API_KEY": "b", "ANTHROPIC_API_KEY": "a", "ANTHROPIC_AUTH_TOKEN": "b"}
-    loaded = _loaded_after(code, **keys)
-    assert own in loaded
-    assert not loaded & ({"openai", "anthropic", "google.genai", "botocore"} - {own})

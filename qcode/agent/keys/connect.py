@@ -356,11 +356,11 @@ class KeyVerdict:
 async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyVerdict:
     """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
-    The limit is for the answers of the host; the SDK is imported before it starts. `key_path`: see `ProviderSpec`.
+    The limit is for the answers of the host; an SDK is imported before it starts. `key_path`: see `ProviderSpec`.
     """
     try:
         if isinstance(provider, SdkProvider):
-            await provider.load_sdk()
+            await provider.prepare()
         async with asyncio.timeout(limit_s):
             if key_path and isinstance(provider, OpenAISdkProvider):
                 await provider.check_path(key_path)

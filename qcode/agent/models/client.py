@@ -137,7 +137,7 @@ class ModelClient:
 
 
 ASK_TIMEOUT_S = 10.0
-"""The time limit for the list of a host's models, including the import of the SDK, which may take seconds."""
+"""The time limit for the list of a host's models, including the import of an SDK, which may take seconds."""
 MAX_NAMES = 3
 """The maximum number of model names that an error suggests."""
 _NOT_FOUND = 404

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import AnthropicDecoder, encode
@@ -18,8 +19,11 @@ from qcode.providers.connection import Connection
 from qcode.providers.direct import DirectProvider, PostRequest
 from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, silence_loggers
+from qcode.text.json import objects_in, text_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import httpx2
     from anthropic import AsyncAnthropic
 
@@ -65,14 +69,17 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         return AnthropicDecoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
     def _build_post(self, request: ModelRequest) -> PostRequest:
-        connection, body = self._connection, encode(request, self._encoded_messages)
-        headers = {"anthropic-version": API_VERSION}
-        if connection.api_key:
-            headers["authorization"] = f"Bearer {connection.api_key}"
+        body = encode(request, self._encoded_messages)
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
         content = self._encoded_messages.body(ordered)
-        return PostRequest(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), content)
+        return PostRequest(f"{self._connection.base_url}/v1/messages", self._request_headers(), content)
+
+    def _request_headers(self) -> Mapping[str, str]:
+        connection, headers = self._connection, {"anthropic-version": API_VERSION}
+        if connection.api_key:
+            headers["authorization"] = f"Bearer {connection.api_key}"
+        return headers | dict(connection.headers)
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:
@@ -86,6 +93,18 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
 
     async def _list_models(self, client: AsyncAnthropic) -> list[str]:
         return [model.id async for model in client.models.list(limit=1000)]
+
+    async def _list_models_directly(self) -> list[str]:
+        names: list[str] = []
+        path = first_page = "/v1/models?limit=1000"
+        while path:
+            listed = await self._get_object(path)
+            page = [name for model in objects_in(listed.get("data")) if (name := text_in(model.get("id")))]
+            names += page
+            last = text_in(listed.get("last_id"))
+            has_more = bool(page and last) and listed.get("has_more") is not False
+            path = f"{first_page}&after_id={quote(last, safe='')}" if has_more else ""
+        return names
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from anthropic import AnthropicError

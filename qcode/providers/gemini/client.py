@@ -22,9 +22,12 @@ from qcode.providers.direct import DirectProvider, PostRequest
 from qcode.providers.gemini.codec import GeminiDecoder, encode
 from qcode.providers.history import EncodedMessages
 from qcode.providers.sdk import http_client, silence_loggers
+from qcode.text.json import objects_in, text_in
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import httpx2
     from google.genai import Client
     from google.genai.types import HttpOptions
@@ -95,16 +98,15 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         return GeminiDecoder(tag=str(len(request.messages)))
 
     def _build_post(self, request: ModelRequest) -> PostRequest:
-        connection = self._connection
-        headers = {"accept": "*/*"}
+        url = f"{self._connection.base_url}/{self.api_version}/{self._path(request.model)}"
+        content = self._encoded_messages.body(encode(request, self._encoded_messages))
+        return PostRequest(url, self._request_headers(), content)
+
+    def _request_headers(self) -> Mapping[str, str]:
+        connection, headers = self._connection, {"accept": "*/*"}
         if connection.api_key:
             headers["x-goog-api-key"] = connection.api_key
-        url = f"{connection.base_url}/{self.api_version}/{self._path(request.model)}"
-        return PostRequest(
-            url,
-            headers | dict(connection.headers),
-            self._encoded_messages.body(encode(request, self._encoded_messages)),
-        )
+        return headers | dict(connection.headers)
 
     def _path(self, model: str) -> str:
         """Return the part of the URL after the API version."""
@@ -141,6 +143,20 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
             actions = model.supported_actions
             if model.name and (not actions or "generateContent" in actions):
                 names.append(model.name.removeprefix("models/"))
+        return names
+
+    async def _list_models_directly(self) -> list[str]:
+        names: list[str] = []
+        path = first_page = f"/{self.api_version}/models?pageSize=1000"
+        while path:
+            listed = await self._get_object(path)
+            models = objects_in(listed.get("models"))
+            for model in models:
+                name, actions = text_in(model.get("name")), model.get("supportedGenerationMethods")
+                if name and (not isinstance(actions, list) or not actions or "generateContent" in actions):
+                    names.append(name.removeprefix("models/"))
+            token = text_in(listed.get("nextPageToken"))
+            path = f"{first_page}&pageToken={quote(token, safe='')}" if models and token else ""
         return names
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:

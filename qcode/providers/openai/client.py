@@ -19,7 +19,7 @@ from qcode.providers.history import EncodedMessages
 from qcode.providers.openai.chat import ChatDecoder, encode
 from qcode.providers.openai.quirks import ChatQuirks
 from qcode.providers.sdk import http_client, silence_loggers
-from qcode.text.json import JsonObject
+from qcode.text.json import JsonObject, objects_in, text_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,13 +42,16 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         super().__init__(connection)
         self._encoded_messages = EncodedMessages(self.history_field)
 
-    def _build_post_to(self, url: str, body: JsonObject) -> PostRequest:
+    def _request_headers(self) -> Mapping[str, str]:
         connection = self._connection
         key_header = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
+        return key_header | dict(connection.headers)
+
+    def _build_post_to(self, url: str, body: JsonObject) -> PostRequest:
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
         content = self._encoded_messages.body(ordered)
-        return PostRequest(url, key_header | dict(connection.headers), content)
+        return PostRequest(url, self._request_headers(), content)
 
     def _make_client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -79,9 +82,16 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         page = await client.models.list(extra_headers=self._omitted_headers())
         return [model.id for model in page.data or [] if model.id]
 
+    async def _list_models_directly(self) -> list[str]:
+        listed = await self._get_object("/models")
+        return [name for model in objects_in(listed.get("data")) if (name := text_in(model.get("id")))]
+
     async def check_path(self, path: str) -> None:
         """Request `path` below the base URL to check the key; raise `ProviderError` if it is rejected."""
-        await self._send_small(lambda client: client.get(path, cast_to=object))
+        if self._direct is None:
+            await self._send_small(lambda client: client.get(path, cast_to=object))
+        else:
+            await self._within_limit(self._get(f"/{path}"))
 
     def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError

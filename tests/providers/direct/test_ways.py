@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.providers.connection import Connection
 from qcode.providers.direct import can_connect_directly
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.cases import CASES, MODELS
-from tests.providers.clients import KEY, PATIENT, collect, each_protocol_in_text, provider_at, run_against, stream_of
+from tests.providers.clients import (
+    JSON_HEADERS,
+    KEY,
+    PATIENT,
+    collect,
+    each_protocol_in_text,
+    provider_at,
+    run_against,
+    stream_of,
+)
 from tests.providers.loopback import Answer, Loopback, Request
 
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
@@ -58,6 +69,65 @@ def test_host_receives_the_same_bytes_with_and_without_the_sdk(protocol: str, mo
         assert (ours.method, ours.path, ours.body) == (theirs.method, theirs.path, theirs.body)
         assert needed(ours) == needed(theirs)
         assert ours.headers["user-agent"].startswith("qcode/")
+
+
+_PAGES: dict[str, tuple[object, object]] = {
+    "openai": ({"object": "list", "data": [{"id": "a", "object": "model"}]},) * 2,
+    "anthropic": (
+        {"data": [{"id": "b", "type": "model"}], "has_more": True, "first_id": "b", "last_id": "b/1"},
+        {"data": [{"id": "a", "type": "model"}], "has_more": False, "first_id": "a", "last_id": "a"},
+    ),
+    "gemini": (
+        {
+            "models": [
+                {"name": "models/b", "supportedGenerationMethods": ["generateContent"]},
+                {"name": "models/embedding", "supportedGenerationMethods": ["embedContent"]},
+            ],
+            "nextPageToken": "x/y=",
+        },
+        {"models": [{"name": "models/a"}]},
+    ),
+}
+"""Two pages of a list of models; the list of OpenAI has one page."""
+
+
+@pytest.mark.parametrize("protocol", _PAGES)
+def test_host_receives_the_same_requests_for_its_models_with_and_without_the_sdk(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> tuple[tuple[str, ...], list[Request]]:
+        answers = [Answer([json.dumps(page).encode()], headers=JSON_HEADERS) for page in _PAGES[protocol]]
+        async with Loopback(*answers) as server:
+            provider = provider_at(protocol, server.url, headers={"X-Team": "blue"})
+            names = await provider.model_names()
+            await provider.close()
+            return names, server.requests
+
+    names, direct = asyncio.run(main())
+    monkeypatch.setattr("qcode.providers.direct.can_connect_directly", lambda *given: False)
+    names_of_sdk, by_sdk = asyncio.run(main())
+    assert names == names_of_sdk == (("a",) if protocol == "openai" else ("a", "b"))
+    assert [(item.method, item.path) for item in direct] == [(item.method, item.path) for item in by_sdk]
+    for ours, theirs in zip(direct, by_sdk, strict=True):
+        assert needed(ours) == {name: value for name, value in needed(theirs).items() if name != "content-type"}
+    assert direct[0].headers["user-agent"].startswith("qcode/")
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        (b"<!doctype html><title>Sign in</title>", "did not return a list of models"),
+        (b"[1, 2]", "did not return a list of models"),
+        (b"{" + b" " * 17 * 1024 * 1024, "sent more than 16 MB"),
+    ],
+)
+def test_answer_that_is_no_list_of_models_is_one_line(body: bytes, part: str) -> None:
+    async def scene(provider: Provider, _server: Loopback) -> None:
+        with pytest.raises(ProviderError, match=part) as caught:
+            await provider.model_names()
+        assert caught.value.kind is ErrorKind.BAD_RESPONSE
+
+    run_against(Answer([body], headers=JSON_HEADERS), "openai", scene)
 
 
 def test_anthropic_token_is_sent_as_the_sdk_sends_it(monkeypatch: pytest.MonkeyPatch) -> None:
