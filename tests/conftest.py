@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.e2e.running import NO_KEYRING
 from tests.fakes.certificates import skip_public_certificates
@@ -42,6 +43,10 @@ TESTS = Path(__file__).parent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A shell ignores Ctrl+C in a program that it starts in the background, and all programs that a test starts would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # No test may reach the real keyring of the user; tests of keyrings use their own.
 os.environ["PYTHON_KEYRING_BACKEND"] = NO_KEYRING
 
@@ -66,6 +71,8 @@ def pytest_collection(session: pytest.Session) -> None:
     compile them all.
     """
     gc.disable()  # until all test items are collected, because none of them is garbage
+    if settings.get_current_profile_name() != "search":
+        try_no_constants_of_the_source()
     worker = getattr(session.config, "workerinput", None)
     if worker is None:
         return
@@ -77,6 +84,16 @@ def pytest_collection(session: pytest.Session) -> None:
         name = path.relative_to(TESTS.parent).with_suffix("").as_posix().replace("/", ".")
         with suppress(Exception, pytest.skip.Exception):  # pytest reports the error when it collects the file
             importlib.import_module(name)
+
+
+def try_no_constants_of_the_source() -> None:
+    """Let Hypothesis not try the constants of loaded modules as examples.
+
+    The examples of a test would depend on the modules that the tests before it have loaded. In a fresh clone, each
+    worker would parse all source files, which takes two seconds.
+    """
+    found = vars(providers)["_local_constants"]
+    vars(providers)["_get_local_constants"] = lambda: found
 
 
 def is_brief(config: pytest.Config) -> bool:

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -354,8 +355,18 @@ def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Conn
     assert asked["toolCall"]["kind"] == "other"
     assert asked["options"][0]["optionId"] == "once"
     assert (card["status"], card["rawOutput"]["output"]) == ("completed", "3")
-    stored = "".join(path.read_text() for path in (home / "qcode" / "state").rglob("*") if path.is_file())
-    assert "a-value-of-the-client" not in stored
+    kept = files_below(home / "qcode" / "state")
+    assert kept
+    assert not [path for path, content in kept.items() if b"a-value-of-the-client" in content]
+
+
+def files_below(folder: Path) -> dict[Path, bytes]:
+    """Return the contents of the files in `folder`. A temporary file may vanish while they are read."""
+    contents = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            contents[path] = path.read_bytes()
+    return contents
 
 
 FORMS: dict[str, object] = {"elicitation": {"form": {}}}

@@ -34,6 +34,7 @@ class Terminal:
 
     If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes
     the variable. `about_folder` is the key that answers the trust question; None if that question is not expected.
+    `typed_before` is typed before qcode starts, so the terminal echoes it; it needs a warm runner.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
         about_folder: str | None = None,
+        typed_before: str = "",
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.raw = ""
@@ -51,8 +53,12 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         environment = {"TERM": "xterm-256color", **cli.environment(env), "COLUMNS": "", "LINES": ""}
         environment = {name: value for name, value in environment.items() if value}
-        start = _Fork if cli.can_fork(env) else _Process
-        self._child: _Child = start(cli, arguments, environment, (rows, columns))
+        self._child: _Child
+        if cli.can_fork(env):
+            self._child = _Fork(cli, arguments, environment, (rows, columns), typed_before)
+        else:
+            assert not typed_before
+            self._child = _Process(cli, arguments, environment, (rows, columns))
         if about_folder is not None and "--trust" not in arguments:
             self.answer_trust(about_folder)
 
@@ -214,10 +220,16 @@ class _Fork(_Child):
     """A fork of an interpreter that has loaded the app."""
 
     def __init__(
-        self, cli: CliRunner, arguments: Sequence[str], environment: Mapping[str, str], size: tuple[int, int]
+        self,
+        cli: CliRunner,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        size: tuple[int, int],
+        typed_before: str,
     ) -> None:
         self.fd, theirs = os.openpty()
         termios.tcsetwinsize(self.fd, size)
+        os.write(self.fd, typed_before.encode())
         self._is_open = True
         request = {"arguments": arguments, "cwd": str(cli.work), "env": dict(environment), "has_terminal": True}
         streams = [theirs, os.dup(theirs), os.dup(theirs)]

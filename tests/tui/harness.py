@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _SERVICES = frozenset(field.name for field in fields(Services))
 
 
-PATIENCE_S, MIN_PAUSES = 5.0, 300
-"""How long `Running.until` waits: both must have passed. On a busy machine the pauses take longer than the seconds."""
+PATIENCE_S, MIN_PAUSES = 30.0, 300
+"""How long `Running.until` waits: both must have passed. A busy machine may take seconds to start a program."""
 
 
 @dataclass
