@@ -3,6 +3,9 @@
 Unlike a new interpreter, a fork loads no modules, and destroys none at its end. In pipe mode its demo model has no
 pauses. The process, its streams or terminal, folder, environment and exit code are real. `tests/e2e/test_warm.py`
 compares forks with new interpreters; tests of the start itself use a new interpreter.
+
+All workers of a test run share one warm interpreter. The first that needs it starts it, the others connect, and it ends
+after the last connection.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 from collections.abc import Mapping, Sequence
@@ -64,22 +68,40 @@ class Warm:
     """The interpreter that forks. With `has_app` it has also loaded the app, and its runs have a terminal."""
 
     def __init__(self, has_app: bool = False) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.e2e.warm", str(theirs.fileno()), "app" if has_app else "pipe"],
-            cwd=ROOT,
-            env=machine_variables(),
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._socket = self._connected("app" if has_app else "pipe")
         self._unread = b""
         self._ended: dict[int, int] = {}
         atexit.register(self._end)
 
+    def _connected(self, kind: str) -> socket.socket:
+        """Return a connection to the interpreter of this test run, which is started if there is none."""
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+        path = Path(tempfile.gettempdir()) / f"qcode-warm-{run[:12]}-{kind}"
+        connection = socket.socket(socket.AF_UNIX)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                connection.connect(str(path))
+                return connection
+            path.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(path))
+                listening.listen()
+                self._server = subprocess.Popen(
+                    [sys.executable, "-m", "tests.e2e.warm", str(listening.fileno()), kind],
+                    cwd=ROOT,
+                    env=machine_variables(),
+                    pass_fds=(listening.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                )
+            connection.connect(str(path))
+        return connection
+
     def _end(self) -> None:
         self._socket.close()
-        self._server.wait()
+        if self._server is not None and "PYTEST_XDIST_TESTRUNUID" not in os.environ:
+            self._server.wait()
 
     def start(self, request: bytes, descriptors: Sequence[int]) -> int:
         """Start a run with these standard streams, close them in this process, and return the process id of the run."""
@@ -185,7 +207,7 @@ class Forked:
 
 @functools.cache
 def warm(has_app: bool = False) -> Warm:
-    """Return the warm interpreter of this test process, which ends together with the test process."""
+    """Return the connection of this test process to a warm interpreter."""
     return Warm(has_app)
 
 
@@ -259,42 +281,60 @@ def _compile_patterns() -> None:
                 getattr(pattern, method)
 
 
-def _serve(requests: socket.socket) -> None:
-    """Fork for each request until the socket is closed. Return only in a child, which then runs qcode."""
-
+def _serve(listening: socket.socket) -> None:
+    """Fork for each request until the last connection is closed. Return only in a child, which then runs qcode."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    connections: list[socket.socket] = []
+    runs: dict[int, socket.socket] = {}
+    has_served = False
     while True:
-        ready, _, _ = select.select([requests.fileno(), woken], [], [])
+        sources: list[socket.socket | int] = [listening, woken, *connections]
+        ready, _, _ = select.select(sources, [], [], 0 if has_served and not connections else None)
+        if not ready:
+            _remove_files(listening.getsockname())
+            sys.exit()
         if woken in ready:
             os.read(woken, 512)
-            _report_ended(requests)
-        if requests.fileno() not in ready:
-            continue
-        data, descriptors, _, _ = socket.recv_fds(requests, _MAX_BYTES, 3)
-        if not data:
-            sys.exit()
-        while not data.endswith(b"\n"):
-            data += requests.recv(_MAX_BYTES)
-        pid = os.fork()
-        if not pid:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for descriptor in (woken, waker, requests.detach()):
+            _report_ended(runs)
+        if listening in ready:
+            connections.append(listening.accept()[0])
+            has_served = True
+        for connection in [item for item in connections if item in ready]:
+            data, descriptors, _, _ = socket.recv_fds(connection, _MAX_BYTES, 3)
+            if not data:
+                connections.remove(connection)
+                connection.close()
+                continue
+            while not data.endswith(b"\n"):
+                data += connection.recv(_MAX_BYTES)
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for descriptor in (woken, waker, *(item.detach() for item in (listening, *connections))):
+                    os.close(descriptor)
+                _become(json.loads(data), descriptors)
+                return
+            for descriptor in descriptors:
                 os.close(descriptor)
-            _become(json.loads(data), descriptors)
-            return
-        for descriptor in descriptors:
-            os.close(descriptor)
-        requests.sendall(b"started %d\n" % pid)
+            runs[pid] = connection
+            connection.sendall(b"started %d\n" % pid)
 
 
-def _report_ended(requests: socket.socket) -> None:
+def _report_ended(runs: dict[int, socket.socket]) -> None:
+    """Send the exit code of each ended run to the connection that requested it, unless that is closed."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            requests.sendall(b"ended %d %d\n" % (ended[0], os.waitstatus_to_exitcode(ended[1])))
+            with contextlib.suppress(OSError):
+                runs.pop(ended[0]).sendall(b"ended %d %d\n" % (ended[0], os.waitstatus_to_exitcode(ended[1])))
+
+
+def _remove_files(path: str) -> None:
+    for file in (Path(path), Path(path).with_suffix(".lock")):
+        file.unlink(missing_ok=True)
 
 
 def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
