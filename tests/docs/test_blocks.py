@@ -25,6 +25,7 @@ def pages(*, slow: bool) -> list[str]:
     return [name for name, blocks in COMMANDS.items() if any(block.is_slow is slow for block in blocks)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", pages(slow=False))
 def test_commands_of_a_page_run_offline(page: str, tmp_path: Path) -> None:
     runner = PageRunner(tmp_path)

@@ -66,6 +66,7 @@ def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, cli
     assert result["permission_denials"] == []
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_reply_truncated_five_times_costs_five_requests_and_is_printed_once(
     protocol: ProtocolName, cli: CliRunner
@@ -93,6 +94,7 @@ def test_json_reports_the_final_text_and_counts_every_attempt(cli: CliRunner) ->
     assert result["discarded_output_tokens"] > 0
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_truncated_call_never_runs_and_gets_guidance(protocol: ProtocolName, cli: CliRunner) -> None:
     cut = Turn(calls=[Call("write", '{"path": "big.py", "content": "line one\\nline tw')], stop=StopReason.MAX_TOKENS)
@@ -182,6 +184,7 @@ def test_key_is_in_no_written_file(cli: CliRunner) -> None:
     assert [path for path in files if KEY in path.read_text(errors="replace")] == []
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_ctrl_c_ends_the_run_within_a_second_and_keeps_the_text(protocol: ProtocolName, cli: CliRunner) -> None:
     script = [Turn(text=["One. ", "Two. ", "Three."], faults=Faults(stall_after=4))]

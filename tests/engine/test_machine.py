@@ -25,6 +25,7 @@ from tests.engine.step_records import failed, inputs
 from tests.engine.summary_invariants import true_size
 from tests.engine.wires import wire_of
 from tests.engine.world import World
+from tests.fakes.examples import share
 from tests.fakes.turns import Call, Faults, Turn
 
 WORDS = [
@@ -320,14 +321,14 @@ def _settings(examples: int) -> settings:
 
 
 TestByHand = Recovery.TestCase
-TestByHand.settings = _settings(50)
+TestByHand.settings = _settings(share(100))
 TestManyByHand = pytest.mark.broad(pytest.mark.timeout(900)(ManyByHand.TestCase))
 TestManyByHand.settings = _settings(400)
 TestOverOpenAI = OverOpenAI.TestCase
-TestOverOpenAI.settings = _settings(20)
+TestOverOpenAI.settings = _settings(share(40))
 TestOverAnthropic = OverAnthropic.TestCase
-TestOverAnthropic.settings = _settings(20)
+TestOverAnthropic.settings = _settings(share(40))
 TestOverGemini = OverGemini.TestCase
-TestOverGemini.settings = _settings(20)
+TestOverGemini.settings = _settings(share(40))
 TestOverResponses = OverResponses.TestCase
-TestOverResponses.settings = _settings(20)
+TestOverResponses.settings = _settings(share(40))

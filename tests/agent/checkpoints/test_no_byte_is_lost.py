@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from qcode.agent.checkpoints.blobs import digest_of
 from qcode.agent.checkpoints.rewind import MoveImpossible
 from tests.agent.checkpoints.runner import CheckpointRunner
+from tests.fakes.examples import share
 
 names = st.sampled_from(["a.txt", "b.txt", "dir/c.txt"])
 contents = st.sampled_from([b"", b"one\n", b"two\r\n", b"\xff\x00three"])
@@ -151,5 +152,5 @@ class Bytes(RuleBasedStateMachine):
 
 TestBytes = Bytes.TestCase
 TestBytes.settings = settings(
-    max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=share(40), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -116,6 +116,7 @@ def test_project_command_is_never_queued_as_user_text(canaries: CanaryFolders) -
     assert not Submission(command.expand(""), "/go", options=options).is_steering
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])
 def test_pipe_mode_refuses_forbidden_files_of_a_project_command(prompt: str, tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
