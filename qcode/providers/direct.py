@@ -239,10 +239,9 @@ def _request_bytes(request: PostRequest | GetRequest) -> bytes:
         "accept-encoding": ACCEPTED,
         "connection": "keep-alive",
         "accept": "application/json",
+        "content-type": "application/json" if isinstance(request, PostRequest) else "",
         "user-agent": f"qcode/{__version__}",
     }
-    if isinstance(request, PostRequest):
-        headers["content-type"] = "application/json"
     headers |= {name.lower(): value for name, value in request.headers.items()}
     headers = {name: value for name, value in headers.items() if value and name != "transfer-encoding"}
     method, body = "GET", b""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qcode.text.match import fold, match, rank
@@ -60,11 +60,14 @@ def has_in_order(word: str, text: str) -> bool:
 def matches_scattered(word: str, text: str) -> bool:
     """Return whether the letters of `word` follow each other in `text`, the first one at the start of a word."""
     starts = [
-        index for index in range(len(text)) if not text[max(0, index - 1) : index].isalnum() and text[index] == word[0]
+        index
+        for index, letter in enumerate(text)
+        if letter == word[0] and (index == 0 or (letter.isalnum() and not text[index - 1].isalnum()))
     ]
     return any(has_in_order(word, text[start:]) for start in starts)
 
 
+@example("-b", "A--Ab")  # a mark starts no word
 @given(st.text(alphabet="abA- ", max_size=12), st.text(alphabet="abA- ", max_size=60))
 def test_matched_letters_are_in_the_text_in_order(query: str, text: str) -> None:
     found, folded = match(query, text), fold(text)
