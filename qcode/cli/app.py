@@ -18,6 +18,7 @@ from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import InputEnded, ask_choice, short_path, working_folder
 from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
+from qcode.config.paths import HISTORY_NAME
 from qcode.protocol.errors import ExitCode
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
@@ -151,7 +152,7 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
 
 def _history_file(context: RunContext) -> Path:
     """Return the file of the sent prompts; the drafts are stored beside it."""
-    return context.paths.state_dir / "history.jsonl"
+    return context.paths.state_dir / HISTORY_NAME
 
 
 def _freeze() -> None:

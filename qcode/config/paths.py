@@ -10,6 +10,10 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 CONFIG_NAME = "config.toml"
+HISTORY_NAME = "history.jsonl"
+"""The sent prompts, in the state folder."""
+DRAFTS_FOLDER = "drafts"
+"""The unsent prompts, beside `HISTORY_NAME`."""
 PROJECT_FOLDER = ".qcode"
 CLAUDE_FOLDER = ".claude"
 """The folder of Claude Code in the home and in a project. Its commands, agents and instructions are read."""

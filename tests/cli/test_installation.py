@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.hooks.transcript import TranscriptFile
+from qcode.agent.keys.keys import key_store
 from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.cli.subcommands import update
 from qcode.cli.subcommands.uninstall import STATE_NAMES
 from qcode.cli.subcommands.update import Installation, installation
+from qcode.config.paths import HISTORY_NAME
+from qcode.safety.secret import Secret
+from qcode.tui.prompt.history import PromptHistory, UnsentPrompt
 from tests.e2e.running import CliRunner
 
 PIP = f"{sys.executable} -m pip"
@@ -238,8 +243,12 @@ def used(runner: CliRunner, home: Path) -> dict[str, str]:
     key = b"sk-ant-" + b"0123456789abcdef" * 5
     assert runner.run("auth", "login", "anthropic", "--no-check", env=env, stdin=key).code == 0
     (home / "config.toml").write_text("[ui]\nbell = false\n")
+    (home / "config.toml.bak2").write_text("")
     (runner.work / ".qcode").mkdir()
     TrustStore(home / "state").remember(runner.work)
+    PromptHistory(home / "state" / HISTORY_NAME).draft_file.save(UnsentPrompt("not sent"))
+    TranscriptFile(home / "state", "1", runner.work, str).begin()
+    key_store(home / "state", env).store("mcp:github:0123456789abcdef", Secret("{}"))
     return env
 
 
@@ -249,8 +258,9 @@ def test_uninstall_lists_and_removes_nothing_without_a_confirmation(tmp_path: Pa
     before = sorted(home.rglob("*"))
     done = runner.run("uninstall", env=env)
     assert (done.code, done.err) == (0, "")
-    for name in ("config.toml", "sessions", "credentials", "trust.json", "keys of anthropic", "uninstall qcode-cli"):
+    for name in ("config.toml", "sessions", "credentials", "trust.json", "uninstall qcode-cli"):
         assert name in done.out
+    assert "  keys of anthropic; logins of the tool servers github\n" in done.out
     assert str(runner.work / ".qcode") in done.out
     assert "Nothing was removed" in done.out
     assert sorted(home.rglob("*")) == before
@@ -262,7 +272,7 @@ def test_uninstall_removes_everything_that_qcode_wrote(tmp_path: Path) -> None:
     done = runner.run("uninstall", "--yes", env=env)
     assert (done.code, done.err) == (0, "")
     assert "Removed " in done.out
-    assert "1 key" in done.out
+    assert " items, 1 key, 1 login." in done.out
     assert not home.exists()
     assert (runner.work / ".qcode").exists()
     again = runner.run("uninstall", "--yes", env=env)

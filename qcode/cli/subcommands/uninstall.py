@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from qcode.agent import crash
+from qcode.agent.hooks import transcript
 from qcode.agent.keys import store as key_files
-from qcode.agent.keys.keys import Keys, key_store
+from qcode.agent.keys.keys import LOGIN_PREFIX, Keys, key_store
 from qcode.agent.mcp import pins
 from qcode.agent.models import limits
 from qcode.agent.skills import discovery, library
@@ -25,7 +26,7 @@ from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.subcommands.update import installation
 from qcode.cli.terminal import InputEnded, ask, short_path, write_stderr, write_stdout
 from qcode.config import folder_rules
-from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, PROJECT_FOLDER, ConfigPaths
+from qcode.config.paths import AGENTS_FOLDER, CONFIG_NAME, DRAFTS_FOLDER, HISTORY_NAME, PROJECT_FOLDER, ConfigPaths
 from qcode.config.saved_choices import FILE_NAME as CHOICES_FILE_NAME
 from qcode.protocol.errors import QcodeError
 from qcode.text.clean import visible
@@ -45,7 +46,9 @@ CONFIG_NAMES = {
 }
 STATE_NAMES = {
     "sessions": "conversations, with the file contents that /undo restores",
-    "history.jsonl": "prompts you typed",
+    HISTORY_NAME: "prompts you typed",
+    DRAFTS_FOLDER: "prompts you typed and did not send",
+    transcript.FOLDER: "conversations for hooks",
     key_files.FOLDER_NAME: "keys, if no keyring works, and the list of those in the keyring",
     TRUST_FILE_NAME: "trusted folders",
     folder_rules.FILE_NAME: "approvals you kept",
@@ -71,6 +74,8 @@ class StoredItem:
 def stored_items(paths: ConfigPaths) -> list[StoredItem]:
     """Return the files and folders of qcode that exist."""
     candidates = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
+    backups = sorted(paths.config_dir.glob(f"{CONFIG_NAME}.bak*"))
+    candidates += [(path, "your settings before an import") for path in backups]
     candidates += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
     return [StoredItem(path, meaning, _size(path)) for path, meaning in candidates if os.path.lexists(path)]
 
@@ -111,16 +116,24 @@ def _listing(paths: ConfigPaths, items: Sequence[StoredItem], names: Sequence[st
         width = max(width_of(short_path(item.path)) for item in items)
         for item in items:
             yield f"  {padded(short_path(item.path), width)}  {bytes_text(item.size):>8}  {item.meaning}"
-    if names:
-        yield f"  keys of {', '.join(names)}"
+    providers = [name for name in names if not name.startswith(LOGIN_PREFIX)]
+    servers = [_server_of(name) for name in names if name.startswith(LOGIN_PREFIX)]
+    stored = [f"keys of {', '.join(providers)}"] if providers else []
+    stored += [f"logins of the tool servers {', '.join(servers)}"] if servers else []
+    if stored:
+        yield f"  {'; '.join(stored)}"
     project_folders = [folder for folder in _project_folders(paths) if folder.exists()]
     if project_folders:
         yield "Not removed, because they belong to projects:"
         yield from (f"  {short_path(folder)}" for folder in project_folders)
     current = installation()
-    source = f"from {current.clone}" if current.clone else f"with {current.installer}"
-    yield f"The program was installed {source}; remove it:"
+    yield f"The program was installed {current.source}; remove it:"
     yield f"  {current.remove_command}"
+
+
+def _server_of(login: str) -> str:
+    """Return the tool server of a stored login: `github` for `mcp:github:0123456789abcdef`."""
+    return login.removeprefix(LOGIN_PREFIX).rpartition(":")[0]
 
 
 def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
@@ -141,7 +154,8 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
             if keys.store is not None:
                 keys.store.remove(name)
         except QcodeError as error:
-            failed.append(f"the key of {name}: {error}")
+            what = f"the login of {_server_of(name)}" if name.startswith(LOGIN_PREFIX) else f"the key of {name}"
+            failed.append(f"{what}: {error}")
     if failed:
         raise QcodeError(f"nothing but keys was removed, because a key is still stored; {'; '.join(failed)}")
     for item in items:
@@ -161,8 +175,10 @@ def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: 
             continue  # the folder does not exist, or cannot be removed; it contains no files of qcode
     if failed:
         raise QcodeError(f"could not remove {'; '.join(failed)}")
-    keys_text = f" and {count_text(len(names), 'key')}" if names else ""
-    write_stdout(f"Removed {count_text(len(items), 'item')}{keys_text}.\n")
+    login_count = sum(name.startswith(LOGIN_PREFIX) for name in names)
+    counts = {"item": len(items), "key": len(names) - login_count, "login": login_count}
+    removed = ", ".join(count_text(count, noun) for noun, count in counts.items() if count)
+    write_stdout(f"Removed {removed}.\n")
     return 0
 
 

@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.config import state_file
+from qcode.config.paths import DRAFTS_FOLDER
 from qcode.text.json import JsonObject
 from qcode.tui.transcript.line import shorten
 
@@ -44,7 +45,7 @@ class PromptHistory:
         self._draft = ""
         self.is_stored = path is not None
         """Sent prompts are written to the history file."""
-        self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
+        self.draft_file = DraftFile(path.parent / DRAFTS_FOLDER if path is not None else None, folder)
 
     @property
     def entries(self) -> tuple[str, ...]:
