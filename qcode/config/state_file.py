@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TextIO
 
 from qcode.text.json import JsonObject, parse_object
 
@@ -84,6 +85,23 @@ def create_private_folder(folder: Path) -> None:
     if not folder.parent.exists():
         create_private_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def open_private(path: Path, mode: Literal["w", "a"]) -> TextIO:
+    """Open a text file that the user named to be replaced or appended to; only its owner can read it. Raise `OSError`.
+
+    Characters that UTF-8 cannot encode are escaped.
+    """
+    position = os.O_APPEND if mode == "a" else os.O_TRUNC
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | position, PRIVATE)
+    try:
+        # An earlier file may be readable by others. A device such as /dev/stderr keeps its mode.
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, PRIVATE)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace")
 
 
 def append(path: Path, line: bytes) -> None:

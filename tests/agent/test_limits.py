@@ -85,6 +85,16 @@ def test_reply_length_excludes_discarded_attempts(event: ReplyFinished, length: 
     assert reply_length(event) == length
 
 
+def test_every_learned_fact_is_listed(tmp_path: Path) -> None:
+    store = LimitStore(tmp_path)
+    learned = HostKnowledge(8_000, 32_000, True, True, True, text_calls="hermes", text_calls_since="2026-11-01")
+    store.remember("http://host/v1", "m", learned)
+    assert learned_lines(store) == [
+        "learned from http://host/v1: m  window 32,000, output 8,000, silently capped: no escalation, no prefill: "
+        "replies are continued with a prompt, no images, calls as text (hermes, since 2026-11-01)"
+    ]
+
+
 def test_reply_lengths_are_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
     store = LimitStore(tmp_path)
     for _ in range(210):
@@ -94,6 +104,7 @@ def test_reply_lengths_are_bounded_and_give_a_first_cap(tmp_path: Path) -> None:
     assert (found.tokens, found.replies) == (9_500, 200)
     assert store.first_cap("http://host/v1", "other") is None
     assert learned_lines(store) == ["learned from http://host/v1: m  first output cap 9,500"]
+    assert learned_lines(store, "M") == learned_lines(store)
     assert store.forget() == 1
     assert store.first_cap("http://host/v1", "m") is None
 

@@ -85,6 +85,9 @@ def test_playback_gives_the_same_answers_and_requests(tmp_path: Path) -> None:
 def test_recording_holds_no_key_and_is_private(tmp_path: Path) -> None:
     half = len(KEY) // 2
     turns = (call("read", path="a.txt"), Turn(text=("It is ", KEY[:half], KEY[half:], ", I think.")))
+    earlier = tmp_path / "r.jsonl"
+    earlier.touch()
+    earlier.chmod(0o644)
     _, file = record(tmp_path, turns, f"what is {KEY}?")
     text = file.read_text()
     assert KEY not in text

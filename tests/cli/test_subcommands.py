@@ -83,6 +83,7 @@ def test_models_are_filtered_by_part_of_their_name(printed: Printed) -> None:
     assert out[0].startswith("model")
     assert all("gpt-4o-mini" in line for line in out[1:-1])
     assert out[-1].startswith("source: ")
+    assert printed("models", "GPT-4o-Mini") == (out, [])
     out, err = printed("models", "no-such-model")
     assert len(out) == 1
     assert "no-such-model" in err[0]

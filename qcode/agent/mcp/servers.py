@@ -296,11 +296,12 @@ class Servers:
     async def wait_until_started(self, wait_s: float = START_WAIT_S) -> None:
         """Start the servers if they are not started, and wait at most `wait_s` seconds until none is starting."""
         self.start()
-        await self._wait(min(_SILENT_WAIT_S, wait_s))
+        silent_s = min(_SILENT_WAIT_S, wait_s)
+        await self._wait(silent_s)
         if not self._all_started.is_set() and self._is_attended:
             self._notify("info", f"waiting for {self._starting_names()}")
             self._on_change()
-        await self._wait(wait_s)
+        await self._wait(wait_s - silent_s)
         if not self._all_started.is_set():
             self._notify("warning", f"still starting, so their tools become available later: {self._starting_names()}")
             self._all_started.set()

@@ -259,10 +259,11 @@ class StoredCallFacts:
 
 
 def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
-    """Return a line for each model with learned limits whose name contains `model_name`."""
-    rows = limits.all_limits()
+    """Return a line for each model with learned limits whose name contains `model_name`, in any case."""
     return [
-        f"learned from {host}: {model}  {_facts(knowledge)}" for (host, model), knowledge in rows if model_name in model
+        f"learned from {host}: {model}  {_facts(knowledge)}"
+        for (host, model), knowledge in limits.all_limits()
+        if model_name.casefold() in model.casefold()
     ]
 
 
@@ -273,7 +274,8 @@ def _facts(knowledge: HostKnowledge) -> str:
         f"output {knowledge.output:,}" if knowledge.output else "",
         "silently capped: no escalation" if knowledge.is_silently_capped else "",
         "no prefill: replies are continued with a prompt" if knowledge.refuses_prefill else "",
+        "no images" if knowledge.refuses_images else "",
         f"calls as text ({knowledge.text_calls}, since {knowledge.text_calls_since})" if knowledge.text_calls else "",
         f"first output cap {knowledge.first_cap.tokens:,}" if knowledge.first_cap else "",
     ]
-    return ", ".join(fact for fact in facts if fact) or "nothing yet"
+    return ", ".join(fact for fact in facts if fact)

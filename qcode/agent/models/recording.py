@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 
 from qcode.agent.programs.hints import value_of
 from qcode.agent.sessions.records import message_to_json
+from qcode.config.state_file import open_private
 from qcode.protocol import reply as events
 from qcode.protocol.errors import ErrorKind, InputError, ProviderError
 from qcode.protocol.model import ModelRequest
@@ -55,14 +56,14 @@ class TimedEvent:
 
 
 class Recording:
-    """Writes a recording to `path`, which only its owner can read. Raises `OSError` if the file cannot be opened.
+    """Writes a recording to `path`, which only its owner can read.
 
-    The first write error ends the recording without disturbing the run.
+    Raises `OSError` if the file cannot be opened or made private. The first write error ends the
+    recording without disturbing the run.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str], model: str) -> None:
-        path.touch(mode=0o600, exist_ok=True)
-        self._file: TextIO | None = path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file: TextIO | None = open_private(path, "w")
         self._redact = redact
         self._count = 0
         self._threads: dict[str, list[JsonObject]] = {}

@@ -10,13 +10,12 @@ import contextlib
 import dataclasses
 import json
 import logging
-import os
-import stat
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from qcode.config.state_file import open_private
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider, WrappedProvider
@@ -35,7 +34,7 @@ class DebugLog:
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
-        self._file: TextIO | None = _open_private(path)
+        self._file: TextIO | None = open_private(path, "a")
         self._redact = redact
         self._handler = _Handler(self._write)
         logger = logging.getLogger("qcode")
@@ -97,18 +96,6 @@ class LoggedProvider(WrappedProvider):
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         self._log.record_request(self.name, request)
         return self.inner.stream(request)
-
-
-def _open_private(path: Path) -> TextIO:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        # An earlier log may be readable by others. A device such as /dev/stderr keeps its mode.
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, 0o600)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
 def _event_name(event: TurnEvent) -> str:

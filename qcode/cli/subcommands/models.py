@@ -39,7 +39,8 @@ def run_models(arguments: Sequence[str]) -> int:
         case [] | [_]:
             query = words[0] if words else ""
             service = ModelsService(context)
-            rows = [row for row in _model_rows(service.providers(with_unready=True)) if query in row.name]
+            models = _model_rows(service.providers(with_unready=True))
+            rows = [row for row in models if query.casefold() in row.name.casefold()]
             listed = rows if query or "all" in flags else [row for row in rows if row.credential]
             if "json" in flags:
                 write_lines(json.dumps([row.as_json() for row in listed]))

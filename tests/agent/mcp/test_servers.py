@@ -206,12 +206,22 @@ def test_server_that_is_never_ready_is_started_once(folders: ServerFolders) -> N
     asyncio.run(body())
 
 
-def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> None:
+def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    timeout = asyncio.timeout
+
+    def recorded(seconds: float) -> asyncio.Timeout:
+        if seconds <= 0.2:
+            waits.append(seconds)
+        return timeout(seconds)
+
     async def body() -> None:
         servers = folders.servers(folders.spec(kind="silent"))
+        monkeypatch.setattr(asyncio, "timeout", recorded)
         try:
             await servers.wait_until_started(0.2)
             assert "still starting, so their tools become available later: fake" in texts(servers)
+            assert sum(waits) == pytest.approx(0.2)
             await servers.wait_until_started()  # waits no second time
         finally:
             await servers.close()
