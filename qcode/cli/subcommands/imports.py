@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode
+from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode, shown_path
 from qcode.agent.imports.configuration.programs import PROGRAMS, ImportLocations, find_settings
-from qcode.agent.imports.configuration.target import PlannedSetting, Target
+from qcode.agent.imports.configuration.target import PlannedSetting, Target, WrittenFile
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
@@ -46,7 +46,7 @@ def run_import(arguments: Sequence[str]) -> int:
     folders = ImportLocations(context.env, context.root, reads_project)
     plans = {name: _plan_import(name, folders, user_target, project) for name in words or PROGRAMS}
     is_written = "write" in flags
-    files: list[str] = []
+    files: list[WrittenFile] = []
     if is_written:
         files += user_target.write()
         if project is not None:
@@ -72,7 +72,11 @@ def _plan_import(
 
 
 def _lines(
-    plans: Mapping[str, Sequence[PlannedSetting]], context: RunContext, files: Sequence[str], *, is_written: bool
+    plans: Mapping[str, Sequence[PlannedSetting]],
+    context: RunContext,
+    files: Sequence[WrittenFile],
+    *,
+    is_written: bool,
 ) -> Iterator[str]:
     """Yield the plan, its totals, and the written files, as lines."""
     rows = [row for plan in plans.values() for row in plan]
@@ -94,9 +98,8 @@ def _lines(
         f"different in qcode (!), {counts['lost'] + len(partly_lost)} not or only partly imported (-)"
     )
     home = context.env.get("HOME", "")
-    for path in files:
-        label = path.replace(f"{home}/", "~/", 1) if home else path
-        yield f"{'saved a backup:' if '.bak' in path else 'wrote'} {label}"
+    for file in files:
+        yield f"{'saved a backup:' if file.is_backup else 'wrote'} {shown_path(file.path, home)}"
     if counts["new"] and not is_written:
         yield f"nothing was written; add --write to write {count_text(counts['new'], 'item')}"
     if files and any(row.is_project and row.status == "new" for row in rows):
@@ -126,9 +129,9 @@ def _change_text(change: Change) -> str:
     return f"{change.folder}/{change.name.replace(':', '/')}.md"
 
 
-def _as_json(plans: Mapping[str, Sequence[PlannedSetting]], files: Sequence[str]) -> JsonObject:
+def _as_json(plans: Mapping[str, Sequence[PlannedSetting]], files: Sequence[WrittenFile]) -> JsonObject:
     rows: list[Any] = [_row(program, row) for program, plan in plans.items() for row in plan]
-    return {"items": rows, "written": list(files)}
+    return {"items": rows, "written": [str(file.path) for file in files]}
 
 
 def _row(program: str, row: PlannedSetting) -> JsonObject:

@@ -118,6 +118,18 @@ def test_import_writes_once_and_keeps_comments_and_a_backup(full: Place) -> None
     assert full.files() == first
 
 
+def test_only_the_backup_is_called_a_backup(full: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = full.home / "mine.bak"
+    full.write("home/mine.bak/config.toml", OWN)
+    monkeypatch.setenv("QCODE_HOME", str(own))
+    lines = full.run("--write", code=1).splitlines()
+    assert [line for line in lines if "config.toml" in line] == [
+        "saved a backup: ~/mine.bak/config.toml.bak",
+        "wrote ~/mine.bak/config.toml",
+    ]
+    assert "wrote ~/mine.bak/commands/test.md" in lines
+
+
 def test_imported_servers_have_the_values_of_qcode(full: Place) -> None:
     full.run("--write", code=1)
     servers = full.config()["mcp_servers"]

@@ -49,6 +49,15 @@ class PlannedSetting:
     is_project: bool
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that an import wrote."""
+
+    path: Path
+    is_backup: bool = False
+    """The file is the configuration as it was before."""
+
+
 class Target:
     """The configuration of the user, or of the project at `root`, with the planned changes.
 
@@ -129,27 +138,27 @@ class Target:
     def _label(self) -> str:
         return shown_path(self.file, self._home)
 
-    def write(self) -> list[str]:
-        """Write the plan; return the paths of the written files and of the backup. Raise `ConfigError`."""
-        paths = []
+    def write(self) -> list[WrittenFile]:
+        """Write the plan; return the written files, the backup first. Raise `ConfigError`."""
+        written = []
         try:
             if self._text != (self._before or ""):
                 if self._before is not None:
                     backup = _backup_path(self.file)
                     state_file.replace(backup, self._before.encode("utf-8"), mode=self.file.stat().st_mode & 0o777)
-                    paths.append(str(backup))
+                    written.append(WrittenFile(backup, is_backup=True))
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 replace_text(self.file, self._text)
-                paths.append(str(self.file))
+                written.append(WrittenFile(self.file))
             for path, text in self._files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("x", encoding="utf-8") as stream:
                     stream.write(text)
-                paths.append(str(path))
+                written.append(WrittenFile(path))
         except OSError as error:
             location = Path(error.filename) if isinstance(error.filename, str) else self.file
             raise ConfigError(f"cannot write the file: {error.strerror}", file=location) from None
-        return paths
+        return written
 
 
 def _is_inside(path: Path, root: Path) -> bool:
