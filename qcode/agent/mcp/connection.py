@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         ReadResourceResult,
     )
 
-    from qcode.agent.mcp.oauth import ServerAuth
+    from qcode.agent.mcp.oauth.authorization import ServerAuth
 
 STABLE_S = 60.0
 """A connection that lasted this many seconds may always be restarted; a shorter one is restarted only once."""
@@ -518,7 +518,7 @@ class ServerConnection:
         credentials = self._context.credentials_of(self._spec, config)
         if credentials is None:
             return None
-        from qcode.agent.mcp.oauth import ServerAuth
+        from qcode.agent.mcp.oauth.authorization import ServerAuth
 
         self._auth = ServerAuth(credentials)
         return self._auth

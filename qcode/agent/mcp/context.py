@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
 
     from qcode.agent.keys.store import KeyStore
-    from qcode.agent.mcp.credentials import Credentials
+    from qcode.agent.mcp.oauth.credentials import Credentials
     from qcode.protocol.approvals import Ask
 
     Sample: TypeAlias = Callable[
@@ -49,8 +49,8 @@ class ServerContext:
 
         `config` has its variables expanded.
         """
-        from qcode.agent.mcp.credentials import Credentials
-        from qcode.agent.mcp.login import supports_login
+        from qcode.agent.mcp.oauth.credentials import Credentials
+        from qcode.agent.mcp.oauth.login import supports_login
 
         store = None if spec.is_from_client or not supports_login(config) else self.keys()
         return None if store is None or config.url is None else Credentials(spec, config.url, store)

@@ -11,14 +11,15 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.deferred import DEFER_SHARE, FindTools, UseTool, estimate_tokens, search_specs
-from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, login_question, pin_of, start_question, tools_question
+from qcode.agent.mcp.pins import Pins, changes_of, pin_of
+from qcode.agent.mcp.server import Server
 from qcode.agent.mcp.spec import (
     INLINE_SCOPE,
     MAX_REASON,
@@ -28,9 +29,7 @@ from qcode.agent.mcp.spec import (
     ReplacedServers,
     ServerError,
     ServerSpec,
-    ServerState,
     ServerStatus,
-    ServerTool,
     is_stale,
     login_hint,
     split_name,
@@ -61,51 +60,11 @@ _SILENT_WAIT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
 
 
-@dataclass(slots=True)
-class _Server:
-    """A server and its state in this session."""
-
-    spec: ServerSpec
-    state: ServerState
-    problem: str = ""
-    """Why the server does not run, in one line."""
-    tools: tuple[CheckedTool, ...] = ()
-    listing: ServerListing | None = None
-    changes: tuple[ToolChange, ...] = ()
-    """The tools that differ from their approval, and are not offered until the user approves them."""
-    is_refused: bool = False
-    """The user declined the pending approval, so it is not shown again in this session."""
-    files: Mapping[str, TrustedFile] = field(default_factory=dict)
-    """The files that the server would start, as last read."""
-    approved_files: Mapping[str, TrustedFile] | None = None
-    """The files that the user approved in this session."""
-    connection: ServerConnection | None = None
-    run_task: asyncio.Task[None] | None = None
-    sign_in_task: asyncio.Task[None] | None = None
-    can_sign_in: bool = False
-    """The server refuses requests and a browser can be opened, so qcode asks the user to sign in."""
-    login_problem: str = ""
-    """Why the server refuses requests, in the state `sign-in`."""
-
-    @property
-    def tasks(self) -> tuple[asyncio.Task[None], ...]:
-        """The tasks that run the server, and a login that waits for the browser."""
-        return tuple(filter(None, (self.run_task, self.sign_in_task)))
-
-    @property
-    def has_pending_approval(self) -> bool:
-        return not self.is_refused and (self.state == "waiting" or self.can_sign_in or bool(self.changes))
-
-    def cancel(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-
-
 @dataclass(frozen=True, slots=True)
 class _OfferedTool:
     """A tool that the model can call, and its server."""
 
-    server: _Server
+    server: Server
     tool: CheckedTool
 
 
@@ -136,7 +95,7 @@ class Servers:
     ) -> None:
         self._defer = defer
         self.find_tools, self.use_tool = FindTools(self.callable_specs), UseTool(self.callable_specs)
-        self._servers = {spec.name: _Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
+        self._servers = {spec.name: Server(spec, "starting" if spec.config.enabled else "off") for spec in specs}
         self._pins = pins
         self._context = context
         self._is_trusted = is_trusted
@@ -150,7 +109,7 @@ class Servers:
 
     def statuses(self) -> tuple[ServerStatus, ...]:
         """Return every server, in the order of the configuration."""
-        return tuple(self._status(server) for server in self._servers.values())
+        return tuple(server.status() for server in self._servers.values())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -165,7 +124,7 @@ class Servers:
         }
 
     def approvals(self) -> tuple[ServerApproval, ...]:
-        return tuple(self._approval(server) for server in self._servers.values() if server.has_pending_approval)
+        return tuple(server.approval(self._pins) for server in self._servers.values() if server.has_pending_approval)
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Apply a decision. A denial, or an approval of scope `session`, lasts for this session; others are stored.
@@ -173,11 +132,11 @@ class Servers:
         An unknown or already decided id is ignored.
         """
         pending = (server for server in self._servers.values() if server.has_pending_approval)
-        server = next((server for server in pending if self._approval(server).id == approval_id), None)
+        server = next((server for server in pending if server.approval(self._pins).id == approval_id), None)
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
-            self._notify("warning", mismatched_decision_notice(self._approval(server), decision))
+            self._notify("warning", mismatched_decision_notice(server.approval(self._pins), decision))
         if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":
@@ -228,7 +187,8 @@ class Servers:
             self._start_server(server)
         else:
             server.cancel()
-            server.state, server.problem, server.tools, server.connection = "off", "", (), None
+            server.enter("off")
+            server.connection = None
         self._notify_change()
 
     def replace_client_servers(self, specs: Sequence[ServerSpec]) -> ReplacedServers:
@@ -251,7 +211,7 @@ class Servers:
                 task.cancel()
         added = [spec for name, spec in named.items() if name not in self._servers]
         for spec in added:
-            self._servers[spec.name] = server = _Server(spec, "starting")
+            self._servers[spec.name] = server = Server(spec, "starting")
             if self._is_started:
                 self._start_server(server)
         self._notify_change()
@@ -407,16 +367,16 @@ class Servers:
                 os.killpg(group, signal.SIGKILL)
             self._context.groups.discard(group)
 
-    def _start_server(self, server: _Server) -> None:
+    def _start_server(self, server: Server) -> None:
         spec = server.spec
         if server.state == "off":
             return
         if not self._is_trusted and spec.connect is None:
-            server.state, server.problem = "restricted", _UNTRUSTED
+            server.enter("restricted", _UNTRUSTED)
         else:
             self._launch(server)
 
-    async def _check_approval(self, server: _Server) -> None:
+    async def _check_approval(self, server: Server) -> None:
         """Raise `NotApprovedError` unless the user approved the server with the current contents of its files."""
         if server.spec.is_from_client:
             return
@@ -429,10 +389,10 @@ class Servers:
         if files and self._pins.is_approved(server.spec) and self._pins.files(server.spec) is None:
             self._save_pins(lambda: self._pins.approve(server.spec, files))
 
-    def _wait_for_approval(self, server: _Server, files: Mapping[str, TrustedFile]) -> None:
+    def _wait_for_approval(self, server: Server, files: Mapping[str, TrustedFile]) -> None:
         """Set a server to `waiting`. `files` are the current files that it would start."""
         spec = server.spec
-        server.state, server.problem, server.tools, server.changes = "waiting", "", (), ()
+        server.enter("waiting")
         server.files, server.is_refused = files, False
         hint = f"run qcode mcp show {spec.name} to see it and qcode mcp approve {spec.name} to approve it"
         if self._pins.is_approved(spec):
@@ -442,9 +402,9 @@ class Servers:
         self._notify("warning", f"{problem}; continuing without it: {hint}", only_unattended=True)
         self._notify_change()
 
-    def _launch(self, server: _Server) -> None:
+    def _launch(self, server: Server) -> None:
         """Create the connection of a server and start the task that runs it; the next turn waits for it."""
-        server.state, server.problem, server.tools, server.changes = "starting", "", (), ()
+        server.enter("starting")
         server.can_sign_in = False
         self._all_started.clear()
         from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
@@ -465,7 +425,7 @@ class Servers:
         server.run_task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._on_task_end(server, ended))
 
-    def _on_task_end(self, server: _Server, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, server: Server, task: asyncio.Task[None]) -> None:
         """Set the state of a server whose task ended: it waits for an approval or a login, or has failed."""
         error = None if task.cancelled() else task.exception()
         if error is None or server.run_task is not task:
@@ -477,7 +437,7 @@ class Servers:
             self._wait_for_login(server, str(error))
             return
         reason = str(error) if isinstance(error, ServerError) else f"internal error: {type(error).__name__}: {error}"
-        server.state, server.problem, server.tools = "failed", single_spaced(reason, MAX_REASON), ()
+        server.enter("failed", single_spaced(reason, MAX_REASON))
         name = server.spec.name
         hint = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
@@ -485,17 +445,17 @@ class Servers:
         self._notify("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
         self._notify_change()
 
-    def _wait_for_login(self, server: _Server, reason: str) -> None:
-        from qcode.agent.mcp.login import browser_problem
+    def _wait_for_login(self, server: Server, reason: str) -> None:
+        from qcode.agent.mcp.oauth.login import browser_problem
 
-        server.state, server.problem, server.tools = "sign-in", f"{reason}: {login_hint(server.spec.name)}", ()
+        server.enter("sign-in", f"{reason}: {login_hint(server.spec.name)}")
         server.login_problem, server.can_sign_in = reason, not browser_problem(self._context.env)
         self._notify("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
         self._notify_change()
 
-    async def _sign_in(self, server: _Server) -> None:
+    async def _sign_in(self, server: Server) -> None:
         """Sign in with the browser, which the user has approved, and start the server."""
-        from qcode.agent.mcp.login import open_browser, sign_in  # loads with the first login
+        from qcode.agent.mcp.oauth.login import open_browser, sign_in  # loads with the first login
 
         spec = server.spec
 
@@ -520,7 +480,7 @@ class Servers:
         self._launch(server)
         self._notify_change()
 
-    def _on_listing(self, server: _Server, listing: ServerListing) -> None:
+    def _on_listing(self, server: Server, listing: ServerListing) -> None:
         """Check the listed tools, and compare them with their pins; the first listing of a server is pinned."""
         from qcode.agent.mcp.tools import check_tools, shown_name
 
@@ -556,38 +516,10 @@ class Servers:
             self._notify("warning", f"approvals apply to this session only, because {problem}")
 
     def _offered_tools(self) -> list[_OfferedTool]:
-        return [
-            _OfferedTool(server, tool)
-            for server in self._servers.values()
-            if server.state == "ready"
-            for tool in server.tools
-            if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
-        ]
+        return [_OfferedTool(server, tool) for server in self._servers.values() for tool in server.offered_tools]
 
     def _find_tool(self, name: str) -> _OfferedTool | None:
         return next((item for item in self._offered_tools() if item.tool.spec.name == name), None)
-
-    def _status(self, server: _Server) -> ServerStatus:
-        pending = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
-        tools = tuple(
-            ServerTool(
-                tool.spec.name,
-                tool.spec.description,
-                tool.problem or (f"{pending[tool.spec.name]}, not approved" if tool.spec.name in pending else ""),
-            )
-            for tool in server.tools
-        )
-        log = server.connection.log.text if server.connection is not None else ""
-        spec = server.spec
-        return ServerStatus(spec.name, server.state, spec.target, str(spec.origin), tools, server.problem, log)
-
-    def _approval(self, server: _Server) -> ServerApproval:
-        spec = server.spec
-        if server.state == "sign-in":
-            return login_question(spec, server.login_problem)
-        if server.state == "waiting":
-            return start_question(spec, self._pins, server.files)
-        return tools_question(spec, server.changes)
 
     def _notify(self, level: Level, text: str, *, only_unattended: bool = False) -> None:
         if text not in self._shown_notices and not (only_unattended and self._is_attended):

@@ -19,8 +19,8 @@ from typing import Any
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, Keys, key_store
 from qcode.agent.mcp.context import ServerContext
-from qcode.agent.mcp.credentials import Credentials
-from qcode.agent.mcp.login import (
+from qcode.agent.mcp.oauth.credentials import Credentials
+from qcode.agent.mcp.oauth.login import (
     ClientRegistration,
     Paste,
     browser_problem,

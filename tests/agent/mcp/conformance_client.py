@@ -16,8 +16,8 @@ from pathlib import Path
 
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.context import ServerContext
-from qcode.agent.mcp.credentials import Credentials
-from qcode.agent.mcp.login import ClientRegistration, sign_in
+from qcode.agent.mcp.oauth.credentials import Credentials
+from qcode.agent.mcp.oauth.login import ClientRegistration, sign_in
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec

@@ -201,6 +201,22 @@ def test_changed_and_new_tools_wait_for_approval_and_the_others_work(folders: Se
     assert asyncio.run(listed(False)) == (sorted([*before, "fake__more"]), "")
 
 
+def test_server_that_is_off_asks_for_no_approval_of_its_tools(folders: ServerFolders) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())):
+            pass
+        (folders.state / "more").write_text("yes")
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            assert len(servers.approvals()) == 1
+            servers.switch("fake", is_on=False)
+            assert servers.approvals() == ()
+            servers.switch("fake", is_on=True)
+            await servers.wait_until_started(60)
+            assert len(servers.approvals()) == 1
+
+    asyncio.run(body())
+
+
 def test_project_server_never_runs_in_an_untrusted_folder(folders: ServerFolders) -> None:
     async def body() -> None:
         flagged = folders.spec("flagged", file="/somewhere.json")

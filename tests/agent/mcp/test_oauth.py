@@ -18,8 +18,8 @@ import pytest
 from qcode.agent.keys.ring import Keyring
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.context import ServerContext
-from qcode.agent.mcp.credentials import Credentials, Login
-from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
+from qcode.agent.mcp.oauth.credentials import Credentials, Login
+from qcode.agent.mcp.oauth.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.config.settings import McpServer
@@ -289,8 +289,8 @@ def test_failed_login_is_reported_after_each_attempt(
     async def refuse(*_: object) -> None:
         raise ServerError("the server refused")
 
-    monkeypatch.setattr("qcode.agent.mcp.login.browser_problem", lambda _env: "")
-    monkeypatch.setattr("qcode.agent.mcp.login.sign_in", refuse)
+    monkeypatch.setattr("qcode.agent.mcp.oauth.login.browser_problem", lambda _env: "")
+    monkeypatch.setattr("qcode.agent.mcp.oauth.login.sign_in", refuse)
 
     async def body() -> None:
         async with open_servers(servers_of(server, folders)) as servers:
@@ -551,7 +551,7 @@ def test_login_works_with_the_authorization_server_of_the_package(folders: Serve
 def test_app_asks_once_and_signs_in_with_the_browser(
     server: OAuthServer, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qcode.agent.mcp import login
+    from qcode.agent.mcp.oauth import login
     from qcode.protocol.approvals import Allow, Deny
 
     monkeypatch.setattr(login, "open_browser", lambda address: threading.Thread(target=visit, args=(address,)).start())
@@ -581,7 +581,7 @@ def test_app_asks_once_and_signs_in_with_the_browser(
 def test_login_that_waits_for_the_browser_ends_with_its_server(
     ends: str, server: OAuthServer, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qcode.agent.mcp import login
+    from qcode.agent.mcp.oauth import login
     from qcode.protocol.approvals import Allow
 
     addresses: list[str] = []

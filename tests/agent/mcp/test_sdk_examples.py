@@ -22,9 +22,9 @@ import pytest
 
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.context import ServerContext
-from qcode.agent.mcp.credentials import Credentials
-from qcode.agent.mcp.login import sign_in
 from qcode.agent.mcp.mentions import ServerMentions, prompts_of
+from qcode.agent.mcp.oauth.credentials import Credentials
+from qcode.agent.mcp.oauth.login import sign_in
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer

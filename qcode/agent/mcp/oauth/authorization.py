@@ -36,7 +36,7 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 
-from qcode.agent.mcp.credentials import Credentials, Login, storage_problem
+from qcode.agent.mcp.oauth.credentials import Credentials, Login, storage_problem
 from qcode.agent.mcp.session import validation_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.protocol.errors import KeyringError, KeyStoreError

@@ -2,7 +2,7 @@
 
 The authorization server redirects the browser to a port of this machine, which is open for this login only.
 Alternatively, the user pastes the address of the redirect. The caller shows the address of the authorization server,
-and opens it. Separate from `oauth`, which every connection to a server with a login needs.
+and opens it. Separate from `authorization`, which every connection to a server with a login needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from qcode.agent.mcp.credentials import Credentials, Login, storage_problem
+from qcode.agent.mcp.oauth.credentials import Credentials, Login, storage_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
 from qcode.protocol.errors import KeyringError, KeyStoreError
@@ -105,7 +105,7 @@ async def sign_in(
 
     With `paste`, the user pastes the address to which the browser is redirected; otherwise qcode receives the redirect.
     """
-    from qcode.agent.mcp.oauth import ServerAuth, network_zone
+    from qcode.agent.mcp.oauth.authorization import ServerAuth, network_zone
 
     assert config.url is not None
     client = client or ClientRegistration(config.client_id or "")
@@ -343,7 +343,7 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
     """Revoke the tokens of a login (RFC 7009); return the reason if that failed, otherwise an empty string."""
     from mcp.client.auth import OAuthFlowError
 
-    from qcode.agent.mcp.oauth import ServerAuth, network_zone, send_checked
+    from qcode.agent.mcp.oauth.authorization import ServerAuth, network_zone, send_checked
 
     url = text_in(login.server.get("revocation_endpoint"))
     if not url:
