@@ -11,12 +11,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
-from qcode.agent.mcp.elicitation import fill_form, visit
+from qcode.agent.mcp.questions import RunningRequest, ServerQuestions
 from qcode.agent.mcp.session import (
     RejectedEntries,
     ServerListing,
@@ -41,24 +40,16 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.mcp.transports import Log, ServerProgram, connect_http, connect_sse, connect_stdio, program_path
 from qcode.config.settings import McpServer
-from qcode.protocol.approvals import Ask, Choice
 from qcode.text.clean import single_spaced, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import exit_text
 from qcode.tools.processes import command_environment
-from qcode.values import dataclass
 
 if TYPE_CHECKING:
     import httpx2
-    from mcp import ClientSession, MCPError
+    from mcp import ClientSession
     from mcp_types import (
         CallToolResult,
-        CreateMessageRequestParams,
-        CreateMessageResult,
-        ElicitRequestFormParams,
-        ElicitRequestURLParams,
-        ElicitResult,
-        ErrorData,
         GetPromptResult,
         ReadResourceResult,
     )
@@ -94,59 +85,6 @@ Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
 """Sends one request and returns its result. A result of the type `InputRequiredResult` asks for input of the user."""
 
 
-@dataclass(slots=True)
-class RunningRequest:
-    """A running request to a server, and the questions that the server asks meanwhile."""
-
-    output: Callable[[str], None] = lambda text: None
-    """Gets the progress that the server reports."""
-    ask: Ask | None = None
-    """Asks the user; None if no user can answer."""
-    notes: list[str] = field(default_factory=list)
-    """Lines by qcode that are appended to the result."""
-    timer: asyncio.Timeout | None = None
-    """The time limit; None before the request is sent and after it ended."""
-    questions: set[asyncio.Future[Any]] = field(default_factory=set)
-    """The questions of the server that are not answered yet."""
-
-    async def answer_or_default(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
-        """Return the answer to a question of the server, `default` if this request ends before the answer."""
-        task = asyncio.ensure_future(question)
-        self.questions.add(task)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if task in self.questions:  # the connection ends
-                raise
-            return default
-        finally:
-            task.cancel()
-            self.questions.discard(task)
-
-    def close_questions(self) -> None:
-        """Withdraw the open questions, so that the next question of the server does not wait behind them."""
-        questions, self.questions = self.questions, set()
-        for question in questions:
-            question.cancel()
-
-    @asynccontextmanager
-    async def paused(self) -> AsyncIterator[None]:
-        """Pause the time limit of the request."""
-        timer, clock = self.timer, asyncio.get_running_loop().time
-        deadline = timer.when() if timer is not None else None
-        if timer is None or deadline is None:
-            yield
-            return
-        remaining_s = deadline - clock()
-        timer.reschedule(None)
-        try:
-            yield
-        finally:
-            has_ended = self.timer is not timer
-            if not has_ended and not timer.expired():
-                timer.reschedule(clock() + max(0.0, remaining_s))
-
-
 class ServerConnection:
     """A connection to one server.
 
@@ -178,8 +116,7 @@ class ServerConnection:
         self._uses_handshake = False
         self._is_ready = asyncio.Event()
         self._cancelled_calls: set[asyncio.Task[Any]] = set()
-        self._running_requests: list[RunningRequest] = []
-        self._question_lock = asyncio.Lock()
+        self._questions = ServerQuestions(spec.name, context.sample)
 
     async def run(self) -> None:
         """Run the server until cancelled; raise `ServerError` if it fails and is not restarted.
@@ -311,10 +248,10 @@ class ServerConnection:
         session = self._session
         if session is None:
             raise ServerError("it is not running")
-        self._running_requests.append(running)
         try:
-            async with asyncio.timeout(timeout_s) as running.timer:
-                result = await self._final_result(session, send, running)
+            with self._questions.during(running):
+                async with asyncio.timeout(timeout_s) as running.timer:
+                    result = await self._final_result(session, send, running)
         except TimeoutError:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
@@ -332,10 +269,6 @@ class ServerConnection:
             raise ServerError(problem or f"the server answered with an error: {error_text(error)}") from None
         except connection_errors() as error:
             raise ServerError(explain(error, self.log.status_line)) from None
-        finally:
-            self._running_requests.remove(running)
-            running.timer = None
-            running.close_questions()
         if session.discover_result is not None and _could_not_ask(result):
             running.notes.append(f"[{await self._restart_with_handshake(session)}]")
         return result
@@ -372,7 +305,7 @@ class ServerConnection:
                 if error.code != types.URL_ELICITATION_REQUIRED or was_visited:
                     raise
                 was_visited = True
-                await self._visit_all(error, running)
+                await self._questions.visit_all(error, running)
                 continue
             if not isinstance(result, types.InputRequiredResult):
                 return result
@@ -384,77 +317,6 @@ class ServerConnection:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
         raise ServerError(f"the server asked for input more than {_MAX_INPUT_ROUNDS} times")
-
-    async def _visit_all(self, error: MCPError, running: RunningRequest) -> None:
-        """Ask the user to open the addresses that the server requires; raise `ServerError` unless all are accepted."""
-        import mcp_types as types
-
-        for params in types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations:
-            if (await self._elicit_for(running, params)).action != "accept":
-                raise ServerError(
-                    f"the server requires the user to open a page, which was declined: {error_text(error)}"
-                )
-        if running.ask is not None:
-            await running.ask("Continue when you are done on that page.", "", (Choice("Done"),), accepts_text=False)
-
-    async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        """Ask on behalf of the latest request that can ask: a server does not say which request its question is for."""
-        return await self._elicit_for(self._latest_request(), params)
-
-    def _latest_request(self) -> RunningRequest:
-        """Return the latest request that can ask the user; if none can, the latest one."""
-        answerable = [running for running in self._running_requests if running.ask is not None]
-        return (answerable or self._running_requests or [RunningRequest()])[-1]
-
-    async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
-        """Ask the model on behalf of the latest request that can ask; the request's time limit pauses meanwhile."""
-        running = self._latest_request()
-        if running.ask is None:
-            running.notes.append(
-                "[The server requested a reply from the model. No user can approve this, so it was refused.]"
-            )
-        import mcp_types as types
-
-        ended = types.ErrorData(code=types.INTERNAL_ERROR, message="the request that needed this reply has ended")
-        return await running.answer_or_default(self._sample_for(running, params), ended)
-
-    async def _sample_for(
-        self, running: RunningRequest, params: CreateMessageRequestParams
-    ) -> CreateMessageResult | ErrorData:
-        assert self._context.sample is not None
-        async with self._question_lock, running.paused():
-            return await self._context.sample(self._spec.name, params, running.ask)
-
-    async def _elicit_for(
-        self, running: RunningRequest, params: ElicitRequestFormParams | ElicitRequestURLParams
-    ) -> ElicitResult:
-        """Ask the user; the time limit of the request pauses meanwhile."""
-        import mcp_types as types
-
-        if running.ask is None:
-            message = visible(single_spaced(params.message, MAX_REASON))
-            running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
-            return types.ElicitResult(action="cancel")
-        return await running.answer_or_default(
-            self._ask_user(running, running.ask, params), types.ElicitResult(action="cancel")
-        )
-
-    async def _ask_user(
-        self, running: RunningRequest, ask: Ask, params: ElicitRequestFormParams | ElicitRequestURLParams
-    ) -> ElicitResult:
-        """Show the form or the address to the user; a form or address that is not supported is declined with a note."""
-        import mcp_types as types
-
-        async with self._question_lock, running.paused():
-            try:
-                if isinstance(params, types.ElicitRequestURLParams):
-                    return types.ElicitResult(action=await visit(params.message, params.url, ask))
-                answer = await fill_form(self._spec.name, params.message, params.requested_schema, ask)
-            except ValueError as problem:
-                running.notes.append(f"[The server asked for input, which was declined: {problem}.]")
-                return types.ElicitResult(action="decline")
-        is_accepted = answer.action == "accept"
-        return types.ElicitResult(action=answer.action, content=dict(answer.values) if is_accepted else None)
 
     @asynccontextmanager
     async def _connect(self, is_retry: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
@@ -469,9 +331,16 @@ class ServerConnection:
                 async with asyncio.timeout(config.startup_timeout_s):
                     streams = await stack.enter_async_context(self._transport(config))
                     is_sampling = config.sampling and not config.is_from_project and self._context.sample is not None
-                    sample = self._sample if is_sampling else None
-                    on_change, note, cwd = self._lists_changed.set, self._log_message, self._context.cwd
-                    session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
+                    sample = self._questions.sample if is_sampling else None
+                    session = open_session(
+                        streams,
+                        self._context.cwd,
+                        self._rejected,
+                        on_change=self._lists_changed.set,
+                        elicit=self._questions.elicit,
+                        sample=sample,
+                        on_log_line=self._log_message,
+                    )
                     await stack.enter_async_context(session)
                     await self._negotiate(session, probes=not (is_retry or self._uses_handshake))
                     listing = await list_all(session, self._rejected)

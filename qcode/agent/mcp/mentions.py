@@ -256,7 +256,7 @@ class ServerMentions:
         server = next((server for server in self._servers.names if name.startswith(f"{server.lower()}:")), None)
         if server is None:
             return None
-        from qcode.agent.mcp.connection import RunningRequest  # loads with the first server that starts
+        from qcode.agent.mcp.questions import RunningRequest  # loads with the first server that starts
 
         await self._servers.wait_until_started()
         ready = self._servers.ready().get(server)
@@ -344,7 +344,7 @@ class ServerMentions:
         ready = self._servers.ready().get(name.server)
         if ready is None:
             raise InputError("the server is not running; /mcp shows why")
-        from qcode.agent.mcp.connection import RunningRequest
+        from qcode.agent.mcp.questions import RunningRequest
         from qcode.agent.mcp.tools import ContentReader
 
         try:

@@ -332,7 +332,7 @@ class Servers:
         The text of the result has at most `limit` characters; a longer text is stored in `folder`. `ask` asks the user
         on behalf of the server.
         """
-        from qcode.agent.mcp.connection import RunningRequest
+        from qcode.agent.mcp.questions import RunningRequest
         from qcode.agent.mcp.tools import outcome_of
 
         server_name = split_name(name).server

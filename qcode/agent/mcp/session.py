@@ -225,6 +225,7 @@ def open_session(
     streams: TransportStreams,
     cwd: Path,
     rejected: RejectedEntries,
+    *,
     on_change: Callable[[], None],
     elicit: Elicit,
     sample: Sampler | None = None,
