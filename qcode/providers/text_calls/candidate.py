@@ -29,13 +29,14 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "unrelated"]
-_Position: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "other"]
+_Position: TypeAlias = Literal["json", "keywords", "value", "after value", "end of function", "tail", "other"]
 """The place in the grammar at which the cursor is. It tells what is missing if the reply ends there."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAME = re.compile(r"[\w.\-]{1,128}")
 _PARAMETER_NAME = re.compile(r"[^<>\n]{1,128}")
 _SEPARATOR = re.compile(r";[ \t\r\n]{0,32}")
+_KEYWORD = re.compile(r"[A-Za-z_]\w{0,127}")
 
 
 class _Range(NamedTuple):
@@ -57,11 +58,12 @@ class _Parameter(NamedTuple):
 
 @dataclass(slots=True)
 class _Function:
-    """A function in the tag forms. Its arguments are either JSON or parameters."""
+    """A call with a name outside JSON. Its arguments are JSON, or keywords as in Python, or parameters in tags."""
 
     name: str
     parameters: list[_Parameter] = field(default_factory=list)
     json: _Range | None = None
+    keywords: _Range | None = None
 
 
 class _NoCallError(Exception):
@@ -195,6 +197,8 @@ class Candidate:
         if function is None:
             return [*calls, WrittenCall(forms.NO_NAME, "", is_complete=False)]
         forms.read_function(function.name, None, tools)
+        if self._position == "keywords":  # they are not JSON, so the whole call must be sent again
+            return [*calls, WrittenCall(function.name, "", is_complete=False)]
         if self._position == "json":
             return [*calls, WrittenCall(function.name, body[self._item_start :], is_complete=False)]
         parameters = [(name, value.of(body)) for name, value in function.parameters]
@@ -218,6 +222,8 @@ class Candidate:
             return forms.read_json(item.of(body), tools, needs_arguments=not self.form.is_marked)
         if item.json is not None:
             return [forms.read_function(item.name, forms.parse(item.json.of(body)), tools)]
+        if item.keywords is not None:
+            return [forms.read_keywords(item.name, item.keywords.of(body), tools)]
         parameters = [(name, value.of(body)) for name, value in item.parameters]
         return [forms.read_parameters(item.name, parameters, tools)]
 
@@ -233,6 +239,8 @@ class Candidate:
                 yield from self._read_marked_function()
             elif self.form.name == "mistral":
                 yield from self._read_function()
+            elif self.form.name == "llama":
+                yield from self._read_python_call()
             else:
                 raise _NoCallError
         yield from self._read_tail()
@@ -291,6 +299,36 @@ class Candidate:
                 raise _NoCallError
             self._has_begun = True
             self._cursor.consume(len(END_FUNCTION))
+        self._end_item(function)
+
+    def _read_python_call(self) -> Iterator[None]:
+        """Read `name.call(key="value")`, as Llama writes calls of built-in tools; some models omit `.call`.
+
+        `print("x")`, which has no keyword, is code and not a call.
+        """
+        length = yield from self._cursor.run_of(_NAME)
+        if not (yield from self._cursor.next_of("(", offset=length)):
+            raise _NoCallError
+        function = _Function(self._cursor.remaining[:length].removesuffix(".call"))
+        self._cursor.consume(length + 1)
+        yield from self._cursor.skip_space()
+        start = self.size
+        if self._cursor.remaining[0] != ")":
+            length = yield from self._cursor.run_of(_KEYWORD)
+            self._cursor.consume(length)
+            yield from self._cursor.skip_space()
+            if self._cursor.remaining[0] != "=":
+                raise _NoCallError
+        self._has_begun, self._position, self._function = True, "keywords", function
+        scanner = KeywordScanner()
+        while not scanner.is_closed:
+            self._cursor.consume(scanner.feed(self._cursor.remaining))
+            if scanner.is_broken:
+                raise _NoCallError
+            if not scanner.is_closed:
+                yield
+        function.keywords = _Range(start, self.size)
+        self._cursor.consume(len(")"))
         self._end_item(function)
 
     def _read_parameters(self, function: _Function) -> Iterator[None]:
@@ -466,5 +504,54 @@ class JsonScanner:
             self._stack.pop()
             self._expected_next = "comma or end"
             self.is_closed = not self._stack
+        else:
+            self.is_broken = True
+
+
+_OUTSIDE_RUN = re.compile(r"[\w \t\r\n=,.:+-]+")
+
+
+class KeywordScanner:
+    """An incremental scanner of keyword arguments as in Python, up to the parenthesis that closes them."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        """The next character is the closing parenthesis."""
+        self.is_broken = False
+        self._depth = 0
+        """The number of open brackets."""
+        self._is_in_string = self._is_escaped = False
+
+    def feed(self, text: str) -> int:
+        """Return the number of characters of `text` before the closing parenthesis: all, unless it is reached."""
+        position = 0
+        while position < len(text) and not self.is_broken:
+            if self._is_escaped:
+                self._is_escaped = False
+                position += 1
+                continue
+            run = (_STRING_RUN if self._is_in_string else _OUTSIDE_RUN).match(text, position)
+            if run is not None and run.end() > position:
+                position = run.end()
+                continue
+            if text[position] == ")" and not self._is_in_string and self._depth == 0:
+                self.is_closed = True
+                return position
+            self._read_sign(text[position])
+            position += 1
+        return position
+
+    def _read_sign(self, sign: str) -> None:
+        """Read a quote, a backslash or a bracket. Any other character is broken, such as a line break in a string."""
+        if sign == '"':
+            self._is_in_string = not self._is_in_string
+        elif self._is_in_string:
+            self._is_escaped = sign == "\\"
+            self.is_broken = not self._is_escaped
+        elif sign in "[{":
+            self._depth += 1
+            self.is_broken = self._depth > _MAX_DEPTH
+        elif sign in "]}" and self._depth > 0:
+            self._depth -= 1
         else:
             self.is_broken = True

@@ -1,6 +1,7 @@
 """The forms in which models write tool calls as text: the marks as data, and readers of the content. Pure.
 
-Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Llama 3, Mistral). The readers are strict
+Sources: the published chat templates of models (Qwen and Hermes, Qwen-Coder, Mistral), and the page "Llama 3.1 prompt
+format" of Meta, which has both JSON and `name.call(key="value")` after the mark. The readers are strict
 and repair nothing: valid text with the name of a known tool is a call, and all other text raises `UnreadableError`.
 """
 
@@ -119,6 +120,9 @@ NO_NAME = "tool_call"
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SEPARATORS = re.compile(r"[\s,;]*")
+_KEYWORD = re.compile(r"([A-Za-z_]\w{0,127})[ \t\r\n]*=[ \t\r\n]*")
+_CONSTANT = re.compile(r"(?:True|False|None)\b")
+_CONSTANTS: Mapping[str, Json] = {"True": True, "False": False, "None": None}
 
 
 class UnreadableError(ValueError):
@@ -194,6 +198,38 @@ def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> 
     if not isinstance(arguments, dict):
         raise UnreadableError(f"the arguments of `{name}` are not a JSON object")
     return WrittenCall(name, as_json(arguments))
+
+
+def read_keywords(name: str, text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
+    """Return a call with keyword arguments as in Python: `path="a.py", limit=3`.
+
+    The values are JSON, or `True`, `False` and `None`.
+    """
+    if name not in tools:
+        raise UnreadableError(f"there is no tool `{name[:80]}`")
+    members: list[tuple[str, Json]] = []
+    position = _skip_space(text, 0)
+    while position < len(text):
+        keyword = _KEYWORD.match(text, position)
+        constant = _CONSTANT.match(text, keyword.end()) if keyword else None
+        try:
+            if keyword is None:
+                raise ValueError
+            if constant is not None:
+                value, position = _CONSTANTS[constant[0]], constant.end()
+            else:
+                value, position = _DECODER.raw_decode(text, keyword.end())
+        except (ValueError, RecursionError):
+            raise UnreadableError("its arguments are not valid") from None
+        members.append((keyword[1], value))
+        position = _skip_space(text, position)
+        if position < len(text) and text[position] != ",":
+            raise UnreadableError("its arguments are not valid")
+        position = _skip_space(text, position + 1)
+    try:
+        return WrittenCall(name, as_json(unique_keys(members)))
+    except DuplicateKeyError as error:
+        raise UnreadableError(str(error)) from None
 
 
 def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Mapping[str, ToolSpec]) -> WrittenCall:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from qcode.protocol.messages import Text, ToolResult
 from qcode.protocol.model import ModelRequest
+from qcode.providers.text_calls.forms import LLAMA
 
 _MIN_QUOTE_CHARS = 8
 """The minimum length of a part of a call that is searched in the texts of the user."""
@@ -31,8 +32,10 @@ _SEPARATORS = re.compile(
 def is_quoted(pending: str, request: ModelRequest) -> bool:
     """Return whether a prompt, an attachment or a tool result contains `pending`: the model may be quoting it."""
     given = "\n".join(_user_texts(request))
-    # A part without brackets is a name or a word, such as `function`, that any text may contain.
-    parts = [part for part in _SEPARATORS.split(pending) if "{" in part or "<" in part]
+    # A part without brackets is a name or a word, such as `function`, that any text may contain. Llama's form has
+    # parentheses: `read.call(path="a.py")`.
+    brackets = "{<(" if pending.startswith(LLAMA) else "{<"
+    parts = [part for part in _SEPARATORS.split(pending) if any(bracket in part for bracket in brackets)]
     # `read` numbers the lines of a file, so a call of several lines is found only without the labels.
     for comparable in (_without_noise, _without_labels):
         source = comparable(given)

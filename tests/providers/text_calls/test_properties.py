@@ -23,7 +23,19 @@ from tests.providers.text_calls.scanning import READ, TOOLS, Seen, filtered, see
 
 PARTS = (
     *("<tool_call>", "</tool_call>", "<function=read>", "<function=", "</function>", "<parameter=path>"),
-    *("</parameter>", "<|python_tag|>", "<|eom_id|>", "[TOOL_CALLS]", "[ARGS]", "<think>", "</think>", "<", "json"),
+    *(
+        "</parameter>",
+        "<|python_tag|>",
+        "read.call(path=",
+        ")",
+        "<|eom_id|>",
+        "[TOOL_CALLS]",
+        "[ARGS]",
+        "<think>",
+        "</think>",
+        "<",
+        "json",
+    ),
     *("```", "```json\n", "```tool_call\n", "```py\n", "````", "`", "~~~\n", "\n", "\n\n", "  ", " ", "; ", "\r\n"),
     *(READ, f"[{READ}]", READ[:20], READ[20:], '{"name": "reed", "arguments": {}}', '{"path": "a"}', "read", "a.py"),
     *("{", "}", "[", "]", '"', "\\", ",", "word ", "é😀"),
