@@ -432,6 +432,8 @@ def test_draft_row_has_shorter_words_on_a_narrow_screen() -> None:
     assert row(76, "typing an answer") == ("Typing an answer: use the same database  Enter use it · ↑↓ choose")
     assert row(36, "typing an answer") == "Typing: …same database  Enter use it"
     assert row(36) == "Next message: …e database  ↑↓ answer"
+    kept = draft_spans("use the same database", 21, 60, is_changed=True)
+    assert "".join(text for text, _ in kept) == "Kept: use the same database"
 
 
 def test_panel_says_when_keys_answer_again_after_early_text() -> None:

@@ -38,7 +38,7 @@ def _theme_text(context: CommandContext, name: str) -> str:
     app = context.required_app_view.themed_app
     text = f"Theme: {name}"
     if name != AUTO and app.has_few_colors and not app.available_themes[name].ansi:
-        text += ", in effect with 256 colors; this terminal has 16 or fewer"
+        text += " (needs 256 colors; this terminal has 16 or fewer)"
     try:
         settings = context.agent.settings.settings()
     except ValueError:  # the configuration file is invalid

@@ -263,7 +263,7 @@ def draft_spans(
     if not text:
         return ()
     # Pairs of label and hint, the longest first.
-    captions = [("Kept for your next message: ", "  numbers and letters answer" if is_changed else "")]
+    captions = [("Kept for your next message: ", "  numbers and letters answer" if is_changed else ""), ("Kept: ", "")]
     if is_typing:
         captions = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
     if answer_caption:

@@ -176,7 +176,7 @@ def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {with_tilde(rule.origin)}; change it there.")
     permissions.remove(rule.number)
-    return f"Removed: {rule_line(rule)}. The next call is judged without it."
+    return f"Removed: {rule_line(rule)}. It no longer applies from the next call."
 
 
 def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
