@@ -119,6 +119,45 @@ def test_references_inside_the_schema_are_resolved(given: Any, good: str, bad: s
     assert asked.read(bad) is None
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ({"pattern": "^(a+)+$"}, json.dumps("a" * 60 + "!")),
+        ({"patternProperties": {"^(a+)+$": False}, "required": ["b"]}, json.dumps({"a" * 60 + "!": 1})),
+        ({"additionalProperties": False, "patternProperties": {"^(a+)+$": True}}, json.dumps({"a" * 60 + "!": 1})),
+        ({"$schema": "https://json-schema.org/draft/2020-12/schema", "items": {"$ref": "#"}, "pattern": "^(a+)+$"},
+         json.dumps(["a" * 60 + "!"])),
+    ],
+)  # fmt: skip
+def test_pattern_that_backtracks_does_not_block(given: Any, answer: str) -> None:
+    assert schema(given).read(answer) is None
+
+
+def test_pattern_that_takes_too_long_makes_the_answer_invalid() -> None:
+    invalid = schema({"pattern": "^(a|aa)+$"}).validate(json.dumps("a" * 90 + "!"))
+    assert invalid is not None
+    assert "the pattern '^(a|aa)+$' took longer than 0.5 s" in invalid.reason
+
+
+@pytest.mark.parametrize(
+    ("given", "good", "bad"),
+    [
+        ({"pattern": "^[0-9a-f]{8}$"}, '"12ab34cd"', '"12ab34cg"'),
+        ({"pattern": "^x"}, "5", '"y"'),
+        ({"patternProperties": {"^n": {"type": "integer"}}}, '{"n1": 1, "m": "x"}', '{"n1": "x"}'),
+        (
+            {"patternProperties": {"^n": {}}, "additionalProperties": {"type": "null"}},
+            '{"n": 1, "m": null}',
+            '{"m": 1}',
+        ),
+    ],
+)
+def test_patterns_of_texts_and_names_are_checked(given: Any, good: str, bad: str) -> None:
+    assert schema(given).read(good) is not None
+    assert schema(given).read(bad) is None
+
+
 def test_value_of_maximum_depth_is_validated_against_a_deep_schema() -> None:
     layers: dict[str, Any] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
     for _ in range(8):

@@ -39,6 +39,7 @@ _MAX_ERROR_CHARS = 300
 _MAX_LEVELS = 64
 _RECURSION_LIMIT = 6_000
 """The recursion limit with which the validator can handle `_MAX_LEVELS`."""
+_PATTERN_TIMEOUT_S = 0.5
 _TOO_DEEP = f"it nests more than {_MAX_LEVELS} levels deep"
 
 
@@ -213,9 +214,54 @@ def _validator(schema: Json) -> Validator:
         raise InvalidSchemaError(f"is not a valid JSON Schema: {_error_line(error)}") from None
     if problem:
         raise InvalidSchemaError(problem)
+    if isinstance(schema, dict):  # for a reference to it, `$schema` would select a class without time limits
+        schema = {name: value for name, value in schema.items() if name != "$schema"}
     # The default registry would fetch unknown references.
-    validator: Validator = dialect(schema, registry=REGISTRY)
+    validator: Validator = _with_time_limits(dialect)(schema, registry=REGISTRY)
     return validator
+
+
+def _with_time_limits(dialect: Any) -> Any:
+    """Return a validator class that matches the regular expressions of a schema with a time limit.
+
+    `re`, which the validator uses, has none: a text of 40 `a` and a `!` would block `^(a+)+$` for hours.
+    """
+    from jsonschema import validators
+    from jsonschema.exceptions import ValidationError
+
+    def check_text(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[Any]:
+        if isinstance(value, str) and not _is_match(pattern, value):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+    def check_matching(validator: Any, subschemas: Any, value: Any, schema: Any) -> Iterator[Any]:
+        for pattern, subschema in subschemas.items() if isinstance(value, dict) else ():
+            for name, item in value.items():
+                if _is_match(pattern, name):
+                    yield from validator.descend(item, subschema, path=name, schema_path=pattern)
+
+    def check_others(validator: Any, subschema: Any, value: Any, schema: Any) -> Iterator[Any]:
+        others, patterns = value, schema.get("patternProperties", {})
+        if isinstance(value, dict) and patterns:
+            others = {name: item for name, item in value.items() if not any(_is_match(p, name) for p in patterns)}
+            schema = {name: keyword for name, keyword in schema.items() if name != "patternProperties"}
+        yield from dialect.VALIDATORS["additionalProperties"](validator, subschema, others, schema) or ()
+
+    checks = {"pattern": check_text, "patternProperties": check_matching, "additionalProperties": check_others}
+    extend: Any = validators.extend
+    return extend(dialect, checks)
+
+
+def _is_match(pattern: str, text: str) -> bool:
+    """Return whether `pattern` matches somewhere in `text`; raise `_InvalidAnswerError` if that takes too long."""
+    import regex  # most schemas have no pattern
+
+    try:
+        return regex.search(pattern, text, timeout=_PATTERN_TIMEOUT_S) is not None
+    except TimeoutError:
+        limit = f"{_PATTERN_TIMEOUT_S:g} s"
+        raise _InvalidAnswerError(f"the pattern {_shortened(repr(pattern))} took longer than {limit}") from None
+    except regex.error:  # it rejects a few patterns of `re`
+        return re.search(pattern, text) is not None
 
 
 @contextmanager
