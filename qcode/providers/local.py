@@ -64,7 +64,8 @@ async def find_local_servers(
         port = (ports or {}).get(name) or urlsplit(spec.base_url).port or 80
         addresses[name] = f"http://127.0.0.1:{port}"
     for spec in configured:
-        specs[spec.name], addresses[spec.name] = spec, strip_version(spec.base_url)
+        specs[spec.name] = spec
+        addresses[spec.name] = strip_version(spec.base_url)
     searches = {
         name: asyncio.create_task(_find_or_empty(_FINDERS.get(name, _find_listed), address))
         for name, address in addresses.items()
@@ -193,6 +194,15 @@ class LocalWindow:
         return self.tokens < SMALL_WINDOW
 
 
+class _ListedServer(NamedTuple):
+    """The facts about a server in its list of models."""
+
+    kind: str
+    """The kind of the server, as in `_ADVICE`, otherwise the name of the provider."""
+    window: int | None = None
+    """The window in tokens, None if the list does not contain it."""
+
+
 def is_known_server(provider: str, base_url: str) -> bool:
     """Return whether the server at `base_url` is of a supported kind, by its name or its port.
 
@@ -242,20 +252,21 @@ class WindowQuery:
 
     async def _read_window(self) -> LocalWindow | None:
         """Request the window. If the name of the provider does not show the kind of server, find out the kind first."""
-        kind, tokens = self._provider, None
-        if kind not in ("ollama", "lmstudio"):
-            kind, tokens = await self._read_kind()
+        listed = _ListedServer(self._provider)
+        if self._provider not in ("ollama", "lmstudio"):
+            listed = await self._read_list()
+        tokens = listed.window
         if tokens is None:
-            read_window = _WINDOW_READERS.get(kind)
+            read_window = _WINDOW_READERS.get(listed.kind)
             if read_window is not None:
                 tokens = await read_window(self)
             else:  # this kind of server can report the window only in its list of models
                 self.is_settled = True
-        advice = _ADVICE.get(kind, "start its server with a larger context")
+        advice = _ADVICE.get(listed.kind, "start its server with a larger context")
         return LocalWindow(tokens, advice) if tokens else None
 
-    async def _read_kind(self) -> tuple[str, int | None]:
-        """Return the kind of the server, and the window if its list of models contains it."""
+    async def _read_list(self) -> _ListedServer:
+        """Request the list of models; return the facts in it."""
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
         entry = _find_entry(models, self._model, "id")
@@ -263,11 +274,11 @@ class WindowQuery:
         owned_by = next((text_in(row.get("owned_by")) for row in (entry, *models) if row is not None), "")
         kind = _OWNERS.get(owned_by, self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
-            return kind, None
+            return _ListedServer(kind)
         # An adapter (LoRA) is listed without a window; use the window of its base model.
         rows = [entry, *models] if entry is not None else models
         windows = (count_in(row.get(name)) for row in rows for name in _WINDOW_FIELDS)
-        return kind, next((window for window in windows if window), None)
+        return _ListedServer(kind, next((window for window in windows if window), None))
 
     async def _read_ollama(self) -> int | None:
         """Return the window of the loaded model, or the window that its Modelfile sets.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import MAXYEAR, UTC, datetime, timedelta, timezone, tzinfo
 
 from qcode.protocol.errors import LimitPeriod
@@ -68,16 +68,19 @@ def read_reset(
     if is_per_day:
         after: float | None = _until_midnight_pacific(server_time)
     else:
-        waits = _possible_waits(headers, error, message, server_time)
-        after = next((wait for wait in waits if wait >= 0), None)
+        after = _first_wait(_possible_waits(headers, error, message, server_time))
     return Reset(after, _unix_time(now, after), period)
 
 
 def read_retry_after(headers: Mapping[str, str], error: JsonObject, *, now: datetime) -> Reset:
     """Return the wait that a server asks for after a failure that is not a rate limit."""
     server_time = _date(headers.get("date", "")) or now
-    waits = (*_header_waits(headers, server_time), *_detail_waits(error))
-    return Reset(next((wait for wait in waits if wait >= 0), None))
+    return Reset(_first_wait((*_header_waits(headers, server_time), *_detail_waits(error))))
+
+
+def _first_wait(waits: Iterable[float | None]) -> float | None:
+    """Return the first wait that is known and not negative."""
+    return next((wait for wait in waits if wait is not None and wait >= 0), None)
 
 
 def _unix_time(now: datetime, after: float | None) -> int | None:
@@ -88,8 +91,8 @@ def _unix_time(now: datetime, after: float | None) -> int | None:
 
 def _possible_waits(
     headers: Mapping[str, str], error: JsonObject, message: str, server_time: datetime
-) -> Iterator[float]:
-    """Yield the wait in seconds from each header and field of the response, the most reliable one first."""
+) -> Iterator[float | None]:
+    """Yield the wait in seconds by each header and field, the most reliable one first; None if it names no wait."""
     metadata = object_in(error.get("metadata"))
     # OpenRouter copies the headers of the model's host into the error.
     relayed = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
@@ -97,15 +100,15 @@ def _possible_waits(
         yield from _header_waits(fields, server_time)
     yield from _detail_waits(error)
     for key in ("resets_in_seconds", "retry_after_seconds"):
-        yield from _if_positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
-    yield from _since_1970(error.get("resets_at"), server_time)
+        yield _positive(_seconds(error.get(key)) or _seconds(metadata.get(key)))
+    yield _until(error.get("resets_at"), server_time)
     for fields in (headers, relayed):
         for name in ("anthropic-ratelimit-unified-reset", "x-codex-primary-reset-at", "x-codex-secondary-reset-at"):
-            yield from _since_1970(fields.get(name), server_time)
-        yield from _budget_waits(fields, server_time)
-        yield from _since_1970(fields.get("x-ratelimit-reset"), server_time)
+            yield _until(fields.get(name), server_time)
+        yield _budget_wait(fields, server_time)
+        yield _until(fields.get("x-ratelimit-reset"), server_time)
     if (match := _NAMED_WAIT.search(message)) is not None:
-        yield from _if_positive(_wait_seconds(match))
+        yield _positive(_wait_seconds(match))
 
 
 def _header_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
@@ -129,8 +132,8 @@ def _detail_waits(error: JsonObject) -> Iterator[float]:
             yield seconds
 
 
-def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
-    """Yield the longest wait of all exhausted budgets.
+def _budget_wait(headers: Mapping[str, str], server_time: datetime) -> float | None:
+    """Return the longest wait of all exhausted budgets, None if no budget is exhausted.
 
     Example: with `x-ratelimit-remaining-requests: 0`, `…-reset-requests: 2m59.56s` and 900 tokens remaining, the wait
     is 179.56 s, whatever the reset of the tokens.
@@ -149,8 +152,7 @@ def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator
             wait = _duration(reset) if date is None else (date - server_time).total_seconds()
             if wait is not None and wait > 0:
                 waits.append(wait)
-    if waits:
-        yield max(waits)
+    return max(waits, default=None)
 
 
 def _period(headers: Mapping[str, str], error: JsonObject, message: str, quota_ids: tuple[str, ...]) -> LimitPeriod:
@@ -190,19 +192,18 @@ def _duration(text: str) -> float | None:
     return seconds if seconds < math.inf else None
 
 
-def _since_1970(value: Json, server_time: datetime) -> Iterator[float]:
-    """Yield the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time."""
+def _until(value: Json, server_time: datetime) -> float | None:
+    """Return the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time; None if it passed."""
     number = _seconds(value)
     if number is not None:
         # Seconds since 1970 reach 1e11 only in the year 5138, so a larger number is milliseconds.
-        yield from _if_positive((number / 1000 if number > 1e11 else number) - server_time.timestamp())
-    elif isinstance(value, str) and (date := _date(value)) is not None:
-        yield from _if_positive((date - server_time).total_seconds())
+        return _positive((number / 1000 if number > 1e11 else number) - server_time.timestamp())
+    date = _date(value) if isinstance(value, str) else None
+    return _positive((date - server_time).total_seconds()) if date is not None else None
 
 
-def _if_positive(seconds: float | None) -> Iterator[float]:
-    if seconds is not None and seconds > 0:
-        yield seconds
+def _positive(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and seconds > 0 else None
 
 
 def _seconds(value: Json) -> float | None:
@@ -219,6 +220,7 @@ def _seconds(value: Json) -> float | None:
 def _date(text: str) -> datetime | None:
     """Return an RFC 3339 or HTTP date, None for other text."""
     text = text.strip()
+    # `fromisoformat` would also read `20261121`, which is a number here, and `2026-11-21`, which lacks a time.
     if len(text) < 16 or not any(sign in text for sign in ":,"):
         return None
     try:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableM
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
@@ -253,29 +253,38 @@ INSTALL_HINT = "Amazon Bedrock needs boto3, which is not installed: run pip inst
 SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that your account has access to the model"
 _SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
 
-_KINDS: Mapping[str, tuple[ErrorKind, str]] = {
-    "NoCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
-    "NoAuthTokenError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
-    "PartialCredentialsError": (ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
-    "ProfileNotFound": (ErrorKind.NO_CREDENTIAL, "check the profile name in AWS_PROFILE"),
-    "CredentialRetrievalError": (ErrorKind.AUTH, ""),
-    "MetadataRetrievalError": (ErrorKind.AUTH, ""),
-    "TokenRetrievalError": (ErrorKind.AUTH, ""),
-    "SSOError": (ErrorKind.AUTH, ""),
-    "LoginError": (ErrorKind.AUTH, ""),
-    "RefreshWithMFAUnsupportedError": (ErrorKind.AUTH, ""),
-    "NoRegionError": (ErrorKind.BAD_REQUEST, "set AWS_REGION, or a region in the AWS profile"),
-    "InvalidRegionError": (ErrorKind.BAD_REQUEST, "check the region in AWS_REGION or the AWS profile"),
-    "ValidationError": (ErrorKind.BAD_REQUEST, ""),
-    "ParamValidationError": (ErrorKind.BAD_REQUEST, ""),
-    "ConfigParseError": (ErrorKind.BAD_REQUEST, ""),
-    "ReadTimeoutError": (ErrorKind.TIMEOUT, ""),
-    "ConnectionError": (ErrorKind.UNREACHABLE, ""),
-    "BaseEndpointResolverError": (ErrorKind.UNREACHABLE, ""),
-    "EndpointProviderError": (ErrorKind.UNREACHABLE, ""),
-    "HTTPClientError": (ErrorKind.CONNECTION, ""),
+
+class _ErrorMeaning(NamedTuple):
+    """The meaning of an exception of the SDK."""
+
+    kind: ErrorKind
+    advice: str = ""
+    """Advice for the user, empty if the message of the exception is enough."""
+
+
+_MEANINGS: Mapping[str, _ErrorMeaning] = {
+    "NoCredentialsError": _ErrorMeaning(ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "NoAuthTokenError": _ErrorMeaning(ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "PartialCredentialsError": _ErrorMeaning(ErrorKind.NO_CREDENTIAL, _SET_CREDENTIALS),
+    "ProfileNotFound": _ErrorMeaning(ErrorKind.NO_CREDENTIAL, "check the profile name in AWS_PROFILE"),
+    "CredentialRetrievalError": _ErrorMeaning(ErrorKind.AUTH),
+    "MetadataRetrievalError": _ErrorMeaning(ErrorKind.AUTH),
+    "TokenRetrievalError": _ErrorMeaning(ErrorKind.AUTH),
+    "SSOError": _ErrorMeaning(ErrorKind.AUTH),
+    "LoginError": _ErrorMeaning(ErrorKind.AUTH),
+    "RefreshWithMFAUnsupportedError": _ErrorMeaning(ErrorKind.AUTH),
+    "NoRegionError": _ErrorMeaning(ErrorKind.BAD_REQUEST, "set AWS_REGION, or a region in the AWS profile"),
+    "InvalidRegionError": _ErrorMeaning(ErrorKind.BAD_REQUEST, "check the region in AWS_REGION or the AWS profile"),
+    "ValidationError": _ErrorMeaning(ErrorKind.BAD_REQUEST),
+    "ParamValidationError": _ErrorMeaning(ErrorKind.BAD_REQUEST),
+    "ConfigParseError": _ErrorMeaning(ErrorKind.BAD_REQUEST),
+    "ReadTimeoutError": _ErrorMeaning(ErrorKind.TIMEOUT),
+    "ConnectionError": _ErrorMeaning(ErrorKind.UNREACHABLE),
+    "BaseEndpointResolverError": _ErrorMeaning(ErrorKind.UNREACHABLE),
+    "EndpointProviderError": _ErrorMeaning(ErrorKind.UNREACHABLE),
+    "HTTPClientError": _ErrorMeaning(ErrorKind.CONNECTION),
 }
-"""The error kind and advice for the user, by the name of an exception or of one of its base classes."""
+"""The meaning of an exception by its name, or by the name of one of its base classes."""
 
 
 def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> ProviderError | None:
@@ -286,9 +295,10 @@ def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime)
     names = [kind.__name__ for kind in type(error).__mro__]
     if "BotoCoreError" not in names:
         return None
-    kind, advice = next((_KINDS[name] for name in names if name in _KINDS), (ErrorKind.INTERNAL, ""))
+    meaning = next((_MEANINGS[name] for name in names if name in _MEANINGS), _ErrorMeaning(ErrorKind.INTERNAL))
     text = str(error).rstrip(".")
-    return with_origin(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
+    message = f"{text}; {meaning.advice}" if meaning.advice else text
+    return with_origin(ProviderError(meaning.kind, message), origin)
 
 
 def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: datetime) -> ProviderError:

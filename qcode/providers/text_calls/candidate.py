@@ -196,7 +196,7 @@ class Candidate:
             return [*calls, *forms.read_cut_json(body[self._item_start :], tools)]
         if function is None:
             return [*calls, WrittenCall(forms.NO_NAME, "", is_complete=False)]
-        forms.read_function(function.name, None, tools)
+        forms.read_named_call(function.name, None, tools)
         if self._position == "keywords":  # they are not JSON, so the whole call must be sent again
             return [*calls, WrittenCall(function.name, "", is_complete=False)]
         if self._position == "json":
@@ -221,7 +221,7 @@ class Candidate:
         if isinstance(item, _Range):
             return forms.read_json(item.of(body), tools, needs_arguments=not self.form.is_marked)
         if item.json is not None:
-            return [forms.read_function(item.name, forms.parse(item.json.of(body)), tools)]
+            return [forms.read_named_call(item.name, forms.parse(item.json.of(body)), tools)]
         if item.keywords is not None:
             return [forms.read_keywords(item.name, item.keywords.of(body), tools)]
         parameters = [(name, value.of(body)) for name, value in item.parameters]

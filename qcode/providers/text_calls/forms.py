@@ -187,7 +187,7 @@ def decode_prefix(text: str, *, is_attempt: bool = True) -> JsonPrefix:
         raise UnreadableError("its JSON is not valid", is_attempt=is_attempt) from None
 
 
-def read_function(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
+def read_named_call(name: str, arguments: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     """Return a call from a name and its arguments: an object, its JSON text, or null for no arguments."""
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
@@ -312,7 +312,7 @@ def _call(value: Json, tools: Mapping[str, ToolSpec], *, needs_arguments: bool =
     name = value.get("name")
     if not isinstance(name, str) or (needs_arguments and key not in value):
         raise UnreadableError("it has no tool name or no arguments", is_attempt=not needs_arguments)
-    return read_function(name, value.get(key), tools)
+    return read_named_call(name, value.get(key), tools)
 
 
 def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
@@ -345,7 +345,7 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
         raise UnreadableError(f"there is no tool `{str(name)[:80]}`")
     for key in ("arguments", "parameters"):
         if key in members:
-            return WrittenCall(name, read_function(name, members[key], tools).arguments, is_complete=False)
+            return WrittenCall(name, read_named_call(name, members[key], tools).arguments, is_complete=False)
     raw = text[open_at:] if open_key in ("arguments", "parameters") else ""
     return WrittenCall(name, raw, is_complete=False)
 

@@ -23,7 +23,7 @@ from qcode.providers.text_calls.forms import (
     UnreadableError,
     WrittenCall,
     decode_prefix,
-    read_function,
+    read_named_call,
     read_parameters,
     schema_types,
 )
@@ -348,7 +348,7 @@ def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     values = [members[key] for key in ("arguments", "parameters") if key in members]
     if len(names) != 1 or len(values) != 1 or not isinstance(values[0], dict | str):
         raise UnreadableError("it has no tool name or no arguments", is_attempt=False)
-    return read_function(str(names[0]), values[0], tools)
+    return read_named_call(str(names[0]), values[0], tools)
 
 
 def _check_arguments(call: WrittenCall, tool: ToolSpec) -> None:
@@ -443,7 +443,7 @@ class _FormReader:
             else:
                 arguments = self._read_json()
             self._expect("<｜tool▁call▁end｜>")
-            calls.append(read_function(name, arguments, self._tools))
+            calls.append(read_named_call(name, arguments, self._tools))
         if has_frame:
             self._expect("<｜tool▁calls▁end｜>")
         return calls
@@ -471,7 +471,7 @@ class _FormReader:
             name = re.sub(r":\d+$", "", numbered.removeprefix("functions."))
             arguments = self._read_json()
             self._expect("<|tool_call_end|>")
-            calls.append(read_function(name, arguments, self._tools))
+            calls.append(read_named_call(name, arguments, self._tools))
         if has_frame:
             self._expect("<|tool_calls_section_end|>")
         return calls
@@ -495,7 +495,7 @@ class _FormReader:
             arguments = self._read_json()
             self._skip_mark("<|call|>")
             self.skip_space()
-            calls.append(read_function(recipient[0].removeprefix("functions."), arguments, self._tools))
+            calls.append(read_named_call(recipient[0].removeprefix("functions."), arguments, self._tools))
         return calls
 
     def read_mistral(self) -> list[WrittenCall]:
@@ -503,7 +503,7 @@ class _FormReader:
         while self._skip_mark("TOOL_CALLS"):
             name = self._read_name()
             self._skip_one_of("[ARGS]", "ARGS")
-            calls.append(read_function(name, self._read_json(), self._tools))
+            calls.append(read_named_call(name, self._read_json(), self._tools))
         return calls
 
     def _read_invocations(self, opener: str, closer: str) -> list[WrittenCall]:

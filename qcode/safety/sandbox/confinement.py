@@ -121,13 +121,16 @@ def _program_paths(folder: str, home: str) -> Iterator[str]:
         yield folder
         if name in ("bin", "sbin") and prefix not in ("/", home):
             is_shared = any(prefix == f"{home}/{shared}" for shared in _SHARED_PREFIXES)
-            parts = (part for part in _LIBRARY_FOLDERS if not (is_shared and part == "share"))
-            yield from (path for part in parts if not os.path.islink(path := f"{prefix}/{part}"))  # noqa: PTH114  # text
+            for part in _LIBRARY_FOLDERS:
+                is_excluded = os.path.islink(f"{prefix}/{part}") or (is_shared and part == "share")  # noqa: PTH114  # text
+                if not is_excluded:
+                    yield f"{prefix}/{part}"
 
 
 def _may_be_shown(path: str, home: str) -> bool:
-    """Return whether a path exists and contains neither the home folder nor credentials."""
-    if not os.path.lexists(path) or is_within(home or "/", path):
+    """Return whether a path exists and contains neither the home folder nor credentials; never the root folder."""
+    contains_home = path == "/" or (bool(home) and is_within(home, path))
+    if contains_home or not os.path.lexists(path):
         return False
     return not any(is_within(f"{home}/{name}", path) for name in CREDENTIALS)
 
@@ -199,7 +202,8 @@ def _home_to_hide(scope: SandboxScope) -> str:
 
 def _without_home(folder: str, home: str) -> Iterator[str]:
     """Yield a folder if it exists. If the home is below it (`/opt/jenkins`), yield its entries except the home."""
-    if not is_within(home or "/", folder):
+    has_home = bool(home) and is_within(home, folder)
+    if not has_home:
         if os.path.lexists(folder):
             yield folder
     elif folder != home:

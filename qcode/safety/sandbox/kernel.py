@@ -137,15 +137,20 @@ def bind(source: str, target: str) -> None:
 
 def restrict_mount(target: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
     """Forbid device nodes and set-user-ID bits at a mount and the mounts below it, and optionally writes."""
-    flags = struct.pack("=4Q", _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0), 0, 0, 0)
-    at_flags = _AT_RECURSIVE if is_recursive else 0
-    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), at_flags, flags, len(flags))
+    attributes = _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0)
+    _set_attributes(target, attributes, is_recursive=is_recursive)
 
 
 def forbid_setuid(target: str) -> None:
     """Ignore set-user-ID bits at a mount and the mounts below it. bwrap does the same with one call for each mount."""
-    flags = struct.pack("=4Q", _NO_SUID, 0, 0, 0)
-    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), _AT_RECURSIVE, flags, len(flags))
+    _set_attributes(target, _NO_SUID, is_recursive=True)
+
+
+def _set_attributes(target: str, attributes: int, *, is_recursive: bool) -> None:
+    """Set attributes of a mount, and of the mounts below it if `is_recursive`."""
+    packed = struct.pack("=4Q", attributes, 0, 0, 0)  # struct mount_attr
+    at_flags = _AT_RECURSIVE if is_recursive else 0
+    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), at_flags, packed, len(packed))
 
 
 def cover(folder: str) -> None:

@@ -508,6 +508,3 @@ def _with_reasons(verdict: Verdict, reasons: Sequence[str], *, is_restricted: bo
     if all_reasons and circumstance:
         all_reasons = (*all_reasons, circumstance)
     return replace(verdict, reason=joined_reasons(reasons, circumstance), all_reasons=all_reasons)
-
-
-__all__ = ["Danger", "dangers_in", "dangers_of", "with_dangers", "with_dangers_of_parts", "without_text"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from qcode.safety.probes import Repository
 from qcode.safety.shell.ast import Word
@@ -159,8 +159,8 @@ def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
     `roots` are the accepted values of `-C`: spellings of the folder that the command runs in.
     """
     try:
-        name, arguments = _command(words, roots)
-        return _GitReader(name, arguments).read()
+        command = _command(words, roots)
+        return _GitReader(command.name, command.words).read()
     except _UnknownGitUse as reason:
         return str(reason)
 
@@ -242,8 +242,17 @@ def _covers(spec: str, path: str) -> bool:
     return fnmatchcase(path, spec) or fnmatchcase(path, f"{spec}/*")
 
 
-def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tuple[Word, ...]]:
-    """Return the name of the command and the words after it."""
+class _Command(NamedTuple):
+    """A command of git without the options before it."""
+
+    name: str
+    """As in the table: `stash list` is `stash/list`."""
+    words: tuple[Word, ...]
+    """The words after the name."""
+
+
+def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> _Command:
+    """Return the command in the words after `git`. Raise `_UnknownGitUse` if the table does not list it."""
     for word in words:
         if not word.is_known or word.has_glob or word.is_home or word.may_be_several:
             raise _UnknownGitUse("a value that is known only when it runs could become another argument of git")
@@ -264,7 +273,7 @@ def _command(words: tuple[Word, ...], roots: tuple[str, ...]) -> tuple[str, tupl
         arguments = _without_show(arguments)
     if name not in git_commands() or not _is_bare(first):
         raise _UnknownGitUse(f"git {first.text} may do more than read")
-    return name, tuple(arguments)
+    return _Command(name, tuple(arguments))
 
 
 def _is_bare(word: Word) -> bool:
@@ -290,7 +299,11 @@ class _GitReader:
         self._program: ProgramSpec = git_commands()[name]
         end = next((index for index, word in enumerate(words) if word.text == "--"), len(words))
         self._is_separated = end < len(words)
-        self._before, self._after = words[:end], words[end + 1 :]
+        """The words contain a `--`."""
+        self._before = words[:end]
+        """The words before the `--`."""
+        self._after = words[end + 1 :]
+        """The words after the `--`."""
         self._arguments = ParsedArguments()
         self._ambiguous_operands: list[str] = []
         self._limits: list[str] = []

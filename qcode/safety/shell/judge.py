@@ -17,7 +17,7 @@ from pathlib import Path
 from qcode.safety.paths import PathJudge, SessionFolders, absolute_path, home_of, real_path
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
-from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
+from qcode.safety.shell.ast import SimpleCommand, Word
 from qcode.safety.shell.characters import foreign_characters, foreign_host
 from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, ReadJudge
 from qcode.safety.shell.flow import Feature, Flow, FlowPart, Folders, cd_target, flow_of
@@ -321,6 +321,3 @@ def _has_version_file(folder: str) -> bool:
     """Return whether a folder, or one above it, selects the version of a program."""
     folders = (Path(folder), *Path(folder).parents)
     return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
-
-
-__all__ = ["NO_SANDBOX", "Judge", "UnsupportedSyntax", "is_table_command", "read_flow", "resolve", "spec_of"]

@@ -426,21 +426,34 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
         return
     # A regular expression would take forever in a file with one long line.
     pattern = " ".join(words)
-    single, ends, shifts = _with_single_blanks(text)
-    position = single.find(pattern)
+    single = _with_single_blanks(text)
+    position = single.text.find(pattern)
     while position >= 0:
         after = position + len(pattern)
-        start, end = (offset + shifts[bisect_right(ends, offset)] for offset in (position, after))
-        yield Passage(start, end, new.strip() or new)
-        position = single.find(pattern, after)
+        # A blank replacement stays as it is: it may be the blank between two other words.
+        yield Passage(single.original_offset(position), single.original_offset(after), new.strip() or new)
+        position = single.text.find(pattern, after)
 
 
-def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
-    """Return `text` with each run of blanks replaced by one, the positions after the runs, and the offset shifts.
+@dataclass(frozen=True, slots=True)
+class _SingleSpacedText:
+    """A text with each run of blanks replaced by one.
 
-    The first shift is for the text before all runs, each other one for the text after a run. Example: "a  b   c" gives
-    "a b c", [2, 4] and [0, 1, 3]. The offset 4 of "c" is after two runs, so its offset in `text` is 4 + 3.
+    Example: "a  b   c" becomes "a b c", with the `ends` [2, 4] and the `shifts` [0, 1, 3]. The offset 4 of "c" is after
+    two runs, so its original offset is 4 + 3.
     """
+
+    text: str
+    ends: list[int]
+    """The offset after each run."""
+    shifts: list[int]
+    """The difference to the original offsets before all runs, and after each run."""
+
+    def original_offset(self, offset: int) -> int:
+        return offset + self.shifts[bisect_right(self.ends, offset)]
+
+
+def _with_single_blanks(text: str) -> _SingleSpacedText:
     parts, ends, shifts = [], [], [0]
     last = size = 0
     for run in _BLANKS.finditer(text):
@@ -449,7 +462,7 @@ def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
         last = run.end()
         ends.append(size)
         shifts.append(last - size)
-    return "".join([*parts, text[last:]]), ends, shifts
+    return _SingleSpacedText("".join([*parts, text[last:]]), ends, shifts)
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:
