@@ -23,7 +23,7 @@ from qcode.text.patch import PatchError, patch_paths
 from qcode.values import dataclass
 
 HookProgram: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
-_Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
+_Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch", "read-many"]
 EventDecision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """Empty: the program decides by its own rules and modes."""
 _ORDER: tuple[EventDecision, ...] = ("allow", "", "ask", "deny")
@@ -60,7 +60,8 @@ _CLAUDE_TOOLS: Mapping[str, _Action] = {
 }  # fmt: skip
 _CODEX_TOOLS: Mapping[str, _Action] = {"Bash": "shell", "apply_patch": "patch"}
 _GEMINI_TOOLS: Mapping[str, _Action] = {
-    "run_shell_command": "shell", "read_file": "read", "write_file": "write", "replace": "write", **_SEARCHES,
+    "run_shell_command": "shell", "read_file": "read", "read_many_files": "read-many", "write_file": "write",
+    "replace": "write", **_SEARCHES,
 }  # fmt: skip
 _QWEN_TOOLS: Mapping[str, _Action] = {
     "run_shell_command": "shell", "read_file": "read", "write_file": "write", "edit": "write", "web_fetch": "fetch",
@@ -90,6 +91,7 @@ _FORMATS: Mapping[HookProgram, _HookFormat] = {
 
 _BYPASS_MODES = frozenset({"bypassPermissions", "yolo"})
 _PATH_FIELDS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")
+_PATTERN_FIELDS = ("include", "paths")
 _FOLDER_FIELDS = ("directory", "dir_path")
 _HARMLESS_FIELDS = frozenset(
     {"command", "description", "timeout", "run_in_background", "is_background", *_FOLDER_FIELDS}
@@ -172,6 +174,12 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
         return replace(event, uses=tuple(JudgedUse("write", path) for path in paths))
     if action == "fetch":
         return replace(event, uses=(JudgedUse("fetch", _text(tool_input, "url")),))
+    if action == "read-many":
+        paths = tuple(path for key in _PATTERN_FIELDS for path in _texts(tool_input, key))
+        if not paths:
+            raise UnreadableEventError(f"the input has no {_PATTERN_FIELDS[0]}")
+        # A pattern may match files that its text does not name.
+        return replace(event, uses=tuple(JudgedUse("read", path) for path in paths), has_hidden_effects=True)
     if action == "search":
         has_path = any(tool_input.get(key) is not None for key in _PATH_FIELDS)
         path = _text(tool_input, *_PATH_FIELDS) if has_path else "."
@@ -215,6 +223,17 @@ def _text(tool_input: JsonObject, *names: str) -> str:
     if not isinstance(value, str) or not value:
         raise UnreadableEventError(f"the input has no {names[0]}")
     return value
+
+
+def _texts(tool_input: JsonObject, name: str) -> list[str]:
+    """Return the texts in a list, empty if the field has no value; raise `UnreadableEventError` for another type."""
+    values = tool_input.get(name)
+    if values is None:
+        return []
+    texts = [value for value in values if isinstance(value, str) and value] if isinstance(values, list) else []
+    if not isinstance(values, list) or len(texts) < len(values):
+        raise UnreadableEventError(f"{name} is not a list of texts")
+    return texts
 
 
 def _patched_paths(text: str) -> tuple[str, ...]:
