@@ -108,12 +108,12 @@ class PathIndex:
     @staticmethod
     def of(files: Iterable[str]) -> PathIndex:
         """Return the index of these files and their folders."""
-        visited: dict[str, None] = {}
+        visited: set[str] = set()
         for path in files:
-            visited.setdefault(path)
+            visited.add(path)
             slash = path.rfind("/", 0, -1)
             while slash >= 0 and path[: slash + 1] not in visited:
-                visited.setdefault(path[: slash + 1])
+                visited.add(path[: slash + 1])
                 slash = path.rfind("/", 0, slash)
         paths = tuple(sorted(visited, key=lambda path: (len(path), path)))
         lower = tuple(path.lower() for path in paths)

@@ -152,8 +152,8 @@ def _is_second_half(cell: RedrawnCell) -> bool:
 def _move(cells: list[RedrawnCell], column: int, command: str, count: str) -> int:
     """Move the cursor or erase text, and return the new column.
 
-    `command` is a control character, or the last letter of an escape sequence. `K` erases a part of the line, the other
-    commands move the cursor. `count` is the number in the escape sequence; it may be empty.
+    `command` is a control character, or the last letter of an escape sequence. `count` is the number in the escape
+    sequence; it may be empty.
     """
     number = int(count or 0)
     start = column
@@ -170,14 +170,22 @@ def _move(cells: list[RedrawnCell], column: int, command: str, count: str) -> in
             column += max(1, number)
         case "G":
             column = max(1, number) - 1
-        case _ if number == 0:  # K: erase from the cursor to the end
-            del cells[column:]
-            return column
-        case _ if number == 2 or column + 1 >= len(cells):  # 2K: erase the line; or 1K at its end
-            cells.clear()  # the next character fills the columns before it with spaces
-            return min(column, _MAX_COLUMNS)
-        case _:  # 1K: erase from the start to the cursor
-            cells[: column + 1] = [_EMPTY_CELL] * (column + 1)
-            return min(column, _MAX_COLUMNS)
+        case _:  # K
+            return _erase(cells, column, number)
     # In a long line, the cursor may be beyond the maximum already; it must not jump back over the text.
     return min(column, max(start, _MAX_COLUMNS))
+
+
+def _erase(cells: list[RedrawnCell], column: int, part: int) -> int:
+    """Erase a part of the line, and return the column of the cursor.
+
+    `part` is the number before `K`: 0 from the cursor to the end, 1 from the start to the cursor, 2 the whole line.
+    """
+    if part == 0:
+        del cells[column:]
+        return column
+    if part == 2 or column + 1 >= len(cells):
+        cells.clear()  # the next character fills the columns before it with spaces
+    else:
+        cells[: column + 1] = [_EMPTY_CELL] * (column + 1)
+    return min(column, _MAX_COLUMNS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from qcode.protocol.events import Level
 
-Report = Callable[[BaseException], str]
+WriteCrashReport = Callable[[BaseException], str]
 """Writes a crash report of an exception; returns one line with its type and the path of the report."""
 
 
@@ -25,7 +25,7 @@ _MAX_ERRORS_PER_SECOND = 5
 """After more errors of widgets in one second the app ends, because the error probably repeats forever."""
 
 
-def report_failure(failure: BaseException, report: Report) -> str:
+def report_failure(failure: BaseException, report: WriteCrashReport) -> str:
     """Report an unexpected error; return the sentence for the user."""
     return f"Internal error: {report(failure)}. The partial reply is kept. Send the prompt again."
 
@@ -67,7 +67,7 @@ def crash_text(text: str, session_id: str) -> str:
 class Failures:
     """Reports unexpected errors. `notify` shows a notice; it is called only in the app's thread."""
 
-    def __init__(self, report: Report, notify: Callable[[Level, str], None]) -> None:
+    def __init__(self, report: WriteCrashReport, notify: Callable[[Level, str], None]) -> None:
         self._report = report
         self._notify = notify
         self._restore_hooks: list[Callable[[], None]] = []

@@ -55,9 +55,13 @@ class MainWidgets:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu = CompletionMenu(id="menu")
-        self.history = HistorySearch(id="history-search")
+        self.history_search = HistorySearch(id="history-search")
         self.prompt = Prompt(
-            self.menu, self.history, prompt_history, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
+            self.menu,
+            self.history_search,
+            prompt_history,
+            lambda vim_mode: self.status.change(vim=vim_mode),
+            id="prompt",
         )
         self.status = StatusLine(status, clock, id="status")
 
@@ -85,7 +89,7 @@ class MainWidgets:
         self.queue = Queue(id="queued")
         self.new_text = NewTextRow(self.transcript, id="new-text")
         panels = (self.search, self.approval, self.help, self.aside)
-        lists = (self.todos, self.queue, self.menu, self.history)
+        lists = (self.todos, self.queue, self.menu, self.history_search)
         return (*panels, *lists, self.new_text)
 
     def _show_question(self, state: QuestionState | None) -> None:

@@ -212,7 +212,8 @@ def _theme(data: Mapping[str, Any]) -> Theme:
     for variable, value in variables.items():
         _check_color(value, f"variables.{variable}")
     muted = colors.pop("muted", "") or _muted_style(colors, has_terminal_colors)
-    variables = {**(_TERMINAL_VARIABLES if has_terminal_colors else {"text-muted": muted}), "muted": muted, **variables}
+    defaults = _TERMINAL_VARIABLES if has_terminal_colors else {"text-muted": muted}
+    variables = {**defaults, "muted": muted, **variables}
     theme = Theme(name=name, primary=colors["primary"], dark=dark, ansi=has_terminal_colors, variables=variables)
     for color, value in colors.items():
         setattr(theme, color, value)

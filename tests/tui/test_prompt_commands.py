@@ -53,7 +53,7 @@ def test_history_search_follows_the_typed_text(tmp_path: Path) -> None:
     path = history_of(tmp_path / "h", "fix the parser", "run tests", "Fix the docs", "say hello")
 
     async def test(run: Running) -> None:
-        prompt, search = run.app.widgets.prompt, run.app.widgets.history
+        prompt, search = run.app.widgets.prompt, run.app.widgets.history_search
         await run.type("my draft")
         await run.pilot.press("ctrl+r", *"fix")
         assert prompt.text == "Fix the docs"

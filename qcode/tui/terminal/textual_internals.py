@@ -255,14 +255,13 @@ def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
 
     A part is returned whole even if only some of its columns changed, because it was rendered whole.
     """
-    if isinstance(update, ChopsUpdate):
-        return [
-            (y, x, part)
-            for y, start, end in update.spans
-            for part_end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False)
-            if part is not None and x < end and part_end > start
-        ]
     parts: list[Part] = []
+    if isinstance(update, ChopsUpdate):
+        for y, start, end in update.spans:
+            for part_end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+                if part is not None and x < end and part_end > start:
+                    parts.append((y, x, part))
+        return parts
     for y, line in enumerate(update.strips, update.region.y):
         x = update.region.x
         for strip in line:

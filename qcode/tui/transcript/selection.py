@@ -59,7 +59,7 @@ class WidthFreeAnchor:
 
 
 class _CharacterPosition(NamedTuple):
-    """The position of a character in the rows of an entry."""
+    """The position of a character in the rows of the transcript, or of an entry."""
 
     row: int
     x: int
@@ -280,12 +280,12 @@ class SelectablePane(Pane):
         """Return the position of the pointer relative to the first cell of the text."""
         return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
 
-    def _character_at(self, cell: Offset) -> tuple[int, int]:
-        """Return the row of the transcript and the index of the character at a cell of the view, or the nearest."""
+    def _character_at(self, cell: Offset) -> _CharacterPosition:
+        """Return the position in the transcript of the character at a cell of the view, or of the nearest one."""
         view_row = max(0, min(cell.y, self.size.height - 1))
         y = max(0, min(round(self.scroll_y) + view_row, self.row_layout.height - 1))
         line = self.row_layout.line(y)
-        return y, character_at(line, cell.x) if line is not None else 0
+        return _CharacterPosition(y, character_at(line, cell.x) if line is not None else 0)
 
     def _anchor_at(self, y: int, x: int) -> Anchor:
         """Return the anchor of the character `x` in row `y` of the transcript."""

@@ -321,14 +321,14 @@ def test_ctrl_r_searches_the_history_while_typing_and_redoes_in_normal_mode() ->
         await run.send("needle")
         await run.until_idle()
         await press(run, "ctrl+r", *"need")
-        assert is_open(run.app.widgets.history)
+        assert is_open(run.app.widgets.history_search)
         await press(run, "escape")
-        assert not is_open(run.app.widgets.history)
+        assert not is_open(run.app.widgets.history_search)
         assert run.status.startswith("INSERT"), "Esc leaves the search only"
         await normal(run, "one")
         await press(run, "x", "u")
         assert await press(run, "ctrl+r") == "ne"
-        assert not is_open(run.app.widgets.history)
+        assert not is_open(run.app.widgets.history_search)
 
     drive_vim(test)
 

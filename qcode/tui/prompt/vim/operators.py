@@ -88,6 +88,7 @@ def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_
 
 
 def delete(text: str, region: Region) -> ChangedText:
+    """Delete a region for `d`; whole lines with one line break."""
     start, end = region.start, region.end
     if not region.is_lines:
         changed = text[:start] + text[end:]
@@ -103,6 +104,7 @@ def clear(text: str, region: Region) -> ChangedText:
 
 
 def replace(text: str, region: Region, new: str, cursor: int) -> ChangedText:
+    """Replace a region by `new`. `cursor` is the wanted position in the changed text."""
     changed = text[: region.start] + new + text[region.end :]
     return ChangedText(changed, normal_cursor(changed, cursor))
 
@@ -142,21 +144,28 @@ def _shift_line(line: str, times: int) -> str:
 
 
 def join(text: str, index: int, count: int) -> ChangedText | None:
-    """Join `count` lines with single spaces; None on the last line."""
-    position, end = index, line_end(text, index)
-    before = text[line_start(text, index) : end]
-    has_text = bool(before)
-    for number in range(count - 1):
-        if end == len(text):
-            return None if number == 0 else ChangedText(text, normal_cursor(text, position))
-        after = line_end(text, end + 1)
-        following = text[end + 1 : after].lstrip(" \t")
-        has_space = not has_text or before.endswith((" ", "\t"))
-        space = " " if not has_space and following and following[0] != ")" else ""
-        text = f"{text[:end]}{space}{following}{text[after:]}"
-        position, end = end, end + len(space) + len(following)
-        before, has_text = following, has_text or bool(following)
-    return ChangedText(text, normal_cursor(text, position))
+    """Join `count` lines, or as many as there are; return None on the last line. The cursor is at the last break.
+
+    Example: the lines `if x:` and `    y` become `if x: y`. There is no space before `)`, after a line that ends with a
+    space, or if either side is empty.
+    """
+    start = line_start(text, index)
+    lines = text[start:].split("\n")
+    first, *others = lines[:count]
+    if not others:
+        return None
+    joined = previous = first
+    position = 0
+    for line in others:
+        following = line.lstrip(" \t")
+        has_space = not joined or previous.endswith((" ", "\t"))
+        position = len(joined)
+        if following and following[0] != ")" and not has_space:
+            joined += " "
+        joined += following
+        previous = following
+    changed = text[:start] + "\n".join([joined, *lines[count:]])
+    return ChangedText(changed, normal_cursor(changed, start + position))
 
 
 def put(text: str, index: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
