@@ -162,7 +162,7 @@ class SessionCommands:
         if not argument:
             from qcode.agent.skills.listing import list_text
 
-            return CommandOutput(list_text(skills))
+            return CommandOutput(list_text(skills, self._agent.context))
         name, _, skill_argument = argument.partition(" ")
         try:
             return await self._run_skill(skills.find(name), skill_argument.strip())

@@ -206,6 +206,11 @@ def decide_trust(
     return answer != "restricted"
 
 
+def untrusted_text(consequence: str) -> str:
+    """Return what an untrusted folder has as a consequence, and how to trust it."""
+    return f"this folder is not trusted, so {consequence}; qcode trust accept trusts it"
+
+
 def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
     """Return the note of pipe mode for a folder that lost its trust: the reason, and the command to run again."""
     why = why_restricted(TrustStore(state_dir, folder).status_of(root))

@@ -80,7 +80,7 @@ def load(
         if is_trusted:
             layers.append(_project_layer(project))
         elif os.path.isfile(project):  # noqa: PTH113  # `pathlib` would raise an error for a folder of another user
-            warnings += (f"{project} is ignored: this folder is not trusted; qcode trust accept trusts it",)
+            warnings += (f"this folder is not trusted, so {project} is ignored; qcode trust accept trusts it",)
     layers.append(environment_layer(env))
     if isinstance(further_settings, Path):
         layers.append(file_layer(further_settings, "named"))

@@ -37,10 +37,7 @@ _APP_COMMANDS = (
     ("; set a valid one", "; set a valid one and restart qcode"),
     ("name another model with -m PROVIDER/MODEL", "choose another model with /model"),
     ("`qcode help ", "`!qcode help "),
-    (
-        " is ignored: this folder is not trusted; qcode trust accept trusts it",
-        " is ignored, because this folder is not trusted.",
-    ),
+    ("qcode trust accept trusts it", "/trust trusts it"),
 )
 """Advice in errors that names a command of the command line, and the words for the app."""
 

@@ -169,7 +169,7 @@ def test_untrusted_project_is_not_read(folders: Folders) -> None:
     settings = folders.load(is_trusted=False)
     assert settings.model is None
     assert settings.warnings == (
-        f"{folders.project_file} is ignored: this folder is not trusted; qcode trust accept trusts it",
+        f"this folder is not trusted, so {folders.project_file} is ignored; qcode trust accept trusts it",
     )
 
 

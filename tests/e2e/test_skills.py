@@ -159,7 +159,7 @@ def test_subcommand_lists_shows_and_checks(cli: CliRunner, own: Path) -> None:
     assert listed.code == 0
     assert "pdf" in listed.out
     assert "local" not in listed.out
-    assert "this folder is not trusted: its own skills are not read" in listed.out
+    assert "this folder is not trusted, so its own skills are not read; qcode trust accept trusts it" in listed.out
     assert "local" in cli.run("skills", "list", "--trust").out
     output = cli.run("skills", "show", "pdf").out
     assert "Without effect: hooks" in output

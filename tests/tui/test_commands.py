@@ -22,7 +22,7 @@ from tests.tui.harness import Running, drive
 from tests.tui.sample_project import Project
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 from tests.tui.scripted_models import ScriptedModelsService
-from tests.tui.staged_app import run_context
+from tests.tui.staged_app import NOWHERE, run_context
 
 
 def _panel(run: Running) -> str:
@@ -346,7 +346,7 @@ def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
         await run.send("/skills")
         await run.until(lambda: "No skills." in run.text)
         said_text = " ".join(run.text.split())
-        assert "A skill is a folder with a SKILL.md in ~/.config/qcode/skills, ~/.claude/skills" in said_text
+        assert f"A skill is a folder with a SKILL.md in {NOWHERE}/skills, ~/.claude/skills" in said_text
         assert "This folder is not trusted" not in said_text
 
     drive(test)

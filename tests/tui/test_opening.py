@@ -219,7 +219,7 @@ def test_failure_to_open_the_agent_ends_the_app_with_its_error() -> None:
 
 
 def test_start_notices_name_no_command_of_the_command_line() -> None:
-    warning = "/p/.qcode/config.toml is ignored: this folder is not trusted; qcode trust accept trusts it"
+    warning = "this folder is not trusted, so /p/.qcode/config.toml is ignored; qcode trust accept trusts it"
     agent = make_agent(ScriptedConversation(), notices=(Notice("warning", warning),))
     texts = [notice.text for notice in start_session(agent).notices]
-    assert texts == ["/p/.qcode/config.toml is ignored, because this folder is not trusted."]
+    assert texts == ["this folder is not trusted, so /p/.qcode/config.toml is ignored; /trust trusts it"]

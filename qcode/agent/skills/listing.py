@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import counts_from_one
+from qcode.agent.skills.discovery import FOLDER
 from qcode.agent.skills.library import SkillLibrary, file_names
 from qcode.agent.skills.skill import Skill, read_skill_file
+from qcode.config.paths import with_tilde
 from qcode.text.clean import cut, one_line, visible, visible_line
 from qcode.text.columns import padded, width_of
 from qcode.text.json import JsonObject
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 _MAX_DESCRIPTION_CHARS = 240
 _MAX_VALUE_CHARS = 1_200
 _NO_SKILLS = (
-    "No skills. A skill is a folder with a SKILL.md in ~/.config/qcode/skills, ~/.claude/skills, ~/.agents/skills or "
-    ".qcode/skills. A new one is found when qcode starts."
+    "No skills. A skill is a folder with a SKILL.md in {}, ~/.claude/skills, ~/.agents/skills or .qcode/skills. A new "
+    "one is found when qcode starts."
 )
+"""`{}` stands for the user's folder of skills."""
 _RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
 _TURNED_OFF = "No skills: --no-skills was given."
 
@@ -31,15 +34,16 @@ def no_skills_text(context: RunContext) -> str:
     """Return why this run has no skills, and which folders may contain skills."""
     if context.options.no_skills:
         return _TURNED_OFF
-    return _NO_SKILLS if context.is_trusted else f"{_NO_SKILLS} {_RESTRICTED}"
+    return _no_skills(context) if context.is_trusted else f"{_no_skills(context)} {_RESTRICTED}"
 
 
-def list_text(skills: SkillLibrary) -> str:
+def _no_skills(context: RunContext) -> str:
+    return _NO_SKILLS.format(visible(with_tilde(str(context.paths.config_dir / FOLDER))))
+
+
+def list_text(skills: SkillLibrary, context: RunContext) -> str:
     """Return all skills with folder, size and state, and the problems of their files."""
-    rows = list(_rows(skills))
-    if not rows:
-        rows = [_NO_SKILLS]
-    return "\n".join(rows)
+    return "\n".join(_rows(skills)) or _no_skills(context)
 
 
 def _shown_folder(skill: Skill) -> str:

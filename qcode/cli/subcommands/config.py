@@ -25,6 +25,7 @@ from qcode.cli.arguments import (
 )
 from qcode.cli.context import check_theme, folder_context, report_problem
 from qcode.cli.terminal import write_lines, write_stderr, write_stdout
+from qcode.cli.trust import untrusted_text
 from qcode.config.load import Scope, file_layer
 from qcode.config.paths import ConfigPaths, project_file, with_tilde
 from qcode.config.schema import KeyPath, dotted, find_key
@@ -178,7 +179,7 @@ def _precedence_note(options: Options, context: RunContext, path: KeyPath, file:
     `context` is from before the change.
     """
     if is_project and not context.is_trusted:
-        return "this folder is not trusted, so its file is ignored; qcode trust accept trusts it"
+        return untrusted_text("its file is ignored")
     # A folder that was trusted for this change counts as trusted here too.
     changed_context, problem = folder_context(replace(options, trust=options.trust or context.is_trusted))
     settings, name, key = changed_context.settings, dotted(path), find_key(path)

@@ -19,6 +19,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.cli.trust import untrusted_text
 from qcode.config.paths import CLAUDE_SETTINGS, exists_or_unknown, project_file
 from qcode.headless.run import read_standard_input, standard_input
 from qcode.protocol.errors import ExitCode, InputError
@@ -80,7 +81,7 @@ def _list(options: Options, *, is_json: bool) -> int:
     write_stdout("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
     files = (project_file(context.root), *(context.root / name for name in CLAUDE_SETTINGS))
     if not context.is_trusted and any(map(exists_or_unknown, files)):
-        write_stdout("this folder is not trusted: its own hooks are not read\n")
+        write_stdout(f"{untrusted_text('its own hooks are not read')}\n")
     return code
 
 

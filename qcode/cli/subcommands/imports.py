@@ -17,6 +17,7 @@ from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
 from qcode.cli.terminal import write_lines, write_stderr
+from qcode.cli.trust import untrusted_text
 from qcode.config.paths import CONFIG_NAME, PROJECT_FOLDER
 from qcode.protocol.errors import ExitCode
 from qcode.text.clean import clean, single_spaced, visible
@@ -88,7 +89,7 @@ def _lines(
     if not rows:
         yield f"nothing to import from {', '.join(PROGRAMS[program] for program in plans)}"
     if not context.is_trusted:
-        yield "this folder is not trusted: files of the project are not read"
+        yield untrusted_text("files of the project are not read")
     if not rows:
         return
     counts = Counter(row.status for row in rows)

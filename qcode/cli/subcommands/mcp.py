@@ -42,6 +42,7 @@ from qcode.agent.options import Options
 from qcode.agent.trust.store import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, missing_argument, parse_subcommand, usage_of
 from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
+from qcode.cli.trust import untrusted_text
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.load import convert_value, load
@@ -258,10 +259,7 @@ def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ..
     for problem in configured.problems:
         write_stderr(problem)
     if not is_trusted and (exists_or_unknown(root / MCP_FILE) or exists_or_unknown(project_file(root))):
-        write_stderr(
-            "this folder is not trusted, so the servers of the project are not listed and never start (use --trust "
-            "to trust it)"
-        )
+        write_stderr(untrusted_text("the servers of the project are not listed and never start"))
     keys = _keys(paths)
     context = ServerContext(folder, os.environ, roots=(root,), keys=lambda: keys.store)
     return configured.specs, Pins(paths.state_dir), context

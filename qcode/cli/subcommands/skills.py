@@ -13,6 +13,7 @@ from qcode.agent.options import Options
 from qcode.cli.arguments import CommandLineError, invalid_arguments, missing_argument, parse_subcommand
 from qcode.cli.context import folder_context, report_problem
 from qcode.cli.terminal import working_folder, write_lines
+from qcode.cli.trust import untrusted_text
 from qcode.protocol.errors import ExitCode, InputError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import visible
@@ -49,9 +50,9 @@ def _list(options: Options, *, is_json: bool) -> int:
     if is_json:
         write_lines(json.dumps(list_rows(SkillLibrary(context))))
         return exit_code
-    write_lines(list_text(SkillLibrary(context)))
+    write_lines(list_text(SkillLibrary(context), context))
     if not context.is_trusted:
-        write_lines("this folder is not trusted: its own skills are not read")
+        write_lines(untrusted_text("its own skills are not read"))
     return exit_code
 
 

@@ -125,7 +125,7 @@ def _skills(context: CommandContext, argument: str) -> None:
         context.view.notify("info", no_skills_text(context.agent.context))
         return
     if not argument:
-        context.view.show_panel("Skills", list_text(skills))
+        context.view.show_panel("Skills", list_text(skills, context.agent.context))
         return
     first_word, _, other_words = argument.partition(" ")
     other_words = other_words.strip()

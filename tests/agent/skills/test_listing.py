@@ -16,6 +16,6 @@ def test_list_has_the_whole_description_of_a_skill(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("QCODE_HOME", str(places.config))
     description = "Writes the notes of a release from the commits since the last tag, and checks every link in them."
     put(places.root, ".qcode/skills/release", description=description)
-    skills = places.run().agent.skills
-    assert skills is not None
-    assert f"    {description}" in list_text(skills).split("\n")
+    agent = places.run().agent
+    assert agent.skills is not None
+    assert f"    {description}" in list_text(agent.skills, agent.context).split("\n")
