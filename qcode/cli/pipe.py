@@ -22,10 +22,10 @@ from qcode.agent.definitions import may_have_skills
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
-from qcode.cli.terminal import result_on_failure, working_folder, write_stderr
+from qcode.cli.terminal import read_standard_input, result_on_failure, standard_input, working_folder, write_stderr
 from qcode.garbage import without_gc
 from qcode.headless.lines import result_without_turn
-from qcode.headless.run import join_prompt, read_standard_input, run_headless, standard_input
+from qcode.headless.run import run_headless
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Block
@@ -263,6 +263,13 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     command, _ = match
     is_skill = command.is_from_project and _is_skill(context, command.name)
     return None if is_skill else match
+
+
+def join_prompt(piped: str, typed: str | None) -> str:
+    """Return the prompt: the piped text, followed by the typed text."""
+    if not typed:
+        return piped
+    return f"{piped.rstrip()}\n\n{typed}" if piped.strip() else typed
 
 
 def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tuple[str, tuple[Block, ...]]:

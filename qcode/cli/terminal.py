@@ -1,4 +1,4 @@
-"""stdout and stderr of the command line, questions on the terminal before the app opens, and the folder of the run.
+"""The standard streams of the command line, questions on the terminal before the app opens, and the folder of the run.
 
 If stdout is full, closed, or has no reader, `write_stdout` raises `OutputLost`. A write error on stderr is ignored.
 Questions are plain text, and the answer is one line.
@@ -7,17 +7,23 @@ Questions are plain text, and the answer is one line.
 from __future__ import annotations
 
 import os
+import select
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from qcode.protocol.errors import ErrorInfo, ErrorKind, InputError, QcodeError
 from qcode.text.clean import clean, visible
 
 AnswerT = TypeVar("AnswerT")
+
+SILENCE_S = 10.0
+"""The seconds without input after which a message says that qcode waits for it."""
+MAX_INPUT_BYTES = 32 * 1024 * 1024
+"""The maximum size of the piped input. It is above the largest context window; endless input would exhaust memory."""
 
 
 class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a bug
@@ -26,6 +32,47 @@ class OutputLost(Exception):  # noqa: N818  # a state of the environment, not a 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))
         self.is_reader_gone = isinstance(error, BrokenPipeError)
+
+
+def standard_input() -> TextIO | None:
+    """Return standard input, None if the program was started without one."""
+    return sys.stdin
+
+
+def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
+    """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
+
+    A pipe is read to its end, without a time limit. If no input arrives within `SILENCE_S`, `note` gets a message.
+    """
+    if stream is None or stream.closed or stream.isatty():
+        return ""
+    try:
+        descriptor = stream.fileno()
+        if not select.select([descriptor], [], [], SILENCE_S)[0]:
+            note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
+        data = _read_all(descriptor)
+    except OSError as error:
+        raise InputError(f"cannot read standard input: {error.strerror}") from None
+    if not data:
+        return ""
+    from qcode.agent.context.attachments import decode_text
+
+    return decode_text(data, "standard input")
+
+
+def _read_all(descriptor: int) -> bytes:
+    """Read a descriptor to its end; raise `InputError` beyond `MAX_INPUT_BYTES`."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        chunk = os.read(descriptor, 65_536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_INPUT_BYTES:
+            raise InputError(f"standard input is too large (more than {MAX_INPUT_BYTES:,} bytes)")
+    return b"".join(chunks)
 
 
 def write_stdout(data: str | bytes) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from qcode import __version__
 from qcode.agent.outcomes import incomplete_reason, reported_error, subtype, utc_text
 from qcode.protocol import events as ev
+from qcode.protocol.approvals import claude_mode
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
 from qcode.protocol.messages import Block, Image, Reasoning, Text, ToolCall, ToolResult
@@ -61,8 +62,6 @@ class InitFacts:
     skills: tuple[str, ...] = ()
 
 
-CLAUDE_MODES: Mapping[str, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
-"""Permission modes with another name in Claude Code."""
 _NESTING_OF_LINE = 100
 """More levels than a line and the calls that write it need around the arguments of a call."""
 _TOO_DEEP = "(nested too deeply)"
@@ -101,7 +100,7 @@ def init_line(facts: InitFacts) -> JsonObject:
         "tools": list(facts.tools),
         "permission_mode": facts.permission_mode,
         "version": facts.version,
-        "permissionMode": CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode),
+        "permissionMode": claude_mode(facts.permission_mode),
         "apiKeySource": "none",
         "mcp_servers": [{"name": name, "status": status} for name, status in facts.mcp_servers],
         "slash_commands": list(facts.commands),

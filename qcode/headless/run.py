@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import select
-import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from qcode import __version__
 from qcode.agent import outcomes
@@ -43,7 +40,7 @@ from qcode.protocol.approvals import (
     TurnOptions,
     mode_label,
 )
-from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError
+from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode
 from qcode.protocol.events import (
     ApiCalls,
     ApprovalRequested,
@@ -502,57 +499,3 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-SILENCE_S = 10.0
-"""The seconds without input after which a message says that qcode waits for it."""
-MAX_INPUT_BYTES = 32 * 1024 * 1024
-"""The maximum size of the piped input. It is above the largest context window; endless input would exhaust memory."""
-
-
-def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:
-    """Return the piped input, empty if there is none; raise `InputError` if it cannot be used.
-
-    A pipe is read to its end, without a time limit. If no input arrives within `SILENCE_S`, `note` gets a message.
-    """
-    if stream is None or stream.closed or stream.isatty():
-        return ""
-    try:
-        descriptor = stream.fileno()
-        if not select.select([descriptor], [], [], SILENCE_S)[0]:
-            note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
-        data = _read_all(descriptor)
-    except OSError as error:
-        raise InputError(f"cannot read standard input: {error.strerror}") from None
-    if not data:
-        return ""
-    from qcode.agent.context.attachments import decode_text
-
-    return decode_text(data, "standard input")
-
-
-def _read_all(descriptor: int) -> bytes:
-    """Read a descriptor to its end; raise `InputError` beyond `MAX_INPUT_BYTES`."""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        chunk = os.read(descriptor, 65_536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > MAX_INPUT_BYTES:
-            raise InputError(f"standard input is too large (more than {MAX_INPUT_BYTES:,} bytes)")
-    return b"".join(chunks)
-
-
-def join_prompt(piped: str, typed: str | None) -> str:
-    """Return the prompt: the piped text, followed by the typed text."""
-    if not typed:
-        return piped
-    return f"{piped.rstrip()}\n\n{typed}" if piped.strip() else typed
-
-
-def standard_input() -> TextIO | None:
-    """Return standard input, None if the program was started without one."""
-    return sys.stdin

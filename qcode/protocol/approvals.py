@@ -36,6 +36,14 @@ def mode_label(mode: str) -> str:
     return "ask" if mode == "default" else mode
 
 
+_CLAUDE_MODES = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+
+
+def claude_mode(mode: str) -> str:
+    """Return Claude Code's name of a permission mode, which hosts, hooks and scripts know."""
+    return _CLAUDE_MODES.get(mode, mode)
+
+
 def effective_mode(mode: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
     """Return the mode in effect: in an untrusted folder every mode but plan asks as `default` does."""
     return mode if is_trusted or mode == "plan" else "default"

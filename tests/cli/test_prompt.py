@@ -10,8 +10,9 @@ from typing import TextIO
 
 import pytest
 
-from qcode.headless import run
-from qcode.headless.run import join_prompt, read_standard_input
+from qcode.cli import terminal
+from qcode.cli.pipe import join_prompt
+from qcode.cli.terminal import read_standard_input
 from qcode.protocol.errors import InputError
 
 
@@ -40,7 +41,7 @@ def test_pipe_is_read_to_its_end() -> None:
 
 
 def test_silent_pipe_is_reported_once_and_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "SILENCE_S", 0.01)
+    monkeypatch.setattr(terminal, "SILENCE_S", 0.01)
     notes: list[str] = []
     read_end, write_end = os.pipe()
     writer = os.fdopen(write_end, "w")
@@ -71,7 +72,7 @@ def test_terminal_and_a_missing_input_are_not_read() -> None:
 
 
 def test_endless_input_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "MAX_INPUT_BYTES", 100_000)
+    monkeypatch.setattr(terminal, "MAX_INPUT_BYTES", 100_000)
     with piped(b"x" * 1_000_000) as stream, pytest.raises(InputError, match="too large"):
         read(stream)
 

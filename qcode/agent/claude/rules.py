@@ -32,9 +32,6 @@ QCODE_MODES: Mapping[str, ApprovalMode] = {
 
 NEVER_ASKS = "dontAsk"
 """The mode that denies every call that would need an approval (`Options.never_asks`)."""
-CLAUDE_MODES: Mapping[ApprovalMode, str] = {
-    qcode_mode: claude_mode for claude_mode, qcode_mode in QCODE_MODES.items() if claude_mode != NEVER_ASKS
-}
 
 _FILE_KINDS = {
     "Read": "read",

@@ -18,7 +18,7 @@ from typing import Any
 from qcode.agent.claude.rules import NEVER_ASKS, QCODE_MODES, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.tool_names import qcode_name
 from qcode.config.load import PipedSettings
-from qcode.protocol.approvals import ApprovalMode, RuleEffect
+from qcode.protocol.approvals import RULE_EFFECTS, ApprovalMode, RuleEffect
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import DEFAULT_MODEL_ALIASES
 from qcode.safety.rules import parse_rule
@@ -88,7 +88,7 @@ def convert_rules(
     return ConvertedRules(tuple(rules), tuple(tools), tuple(losses), tuple(unenforced))
 
 
-def parse_settings(text: str, label: str, source: RuleSource = "flag") -> ClaudeSettings:
+def parse_claude_settings(text: str, label: str, source: RuleSource = "flag") -> ClaudeSettings:
     """Read the JSON of a settings file; raise `ConfigError` with one line. `label` is its path for the user."""
     try:
         values = json.loads(text.removeprefix("\ufeff"))
@@ -105,9 +105,8 @@ def parse_settings(text: str, label: str, source: RuleSource = "flag") -> Claude
         raise ConfigError("model and permissions.defaultMode must be strings", file=Path(label))
     unused = [name for name in values if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
-    effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
-    texts = {effect: _string_list(permissions, effect, label) for effect in effects}
-    rules = {effect: _convert_rules(texts[effect], effect, source, text, label) for effect in effects}
+    texts = {effect: _string_list(permissions, effect, label) for effect in RULE_EFFECTS}
+    rules = {effect: _convert_rules(texts[effect], effect, source, text, label) for effect in RULE_EFFECTS}
     return ClaudeSettings(rules, mode, _string_list(permissions, "additionalDirectories", label), model, tuple(unused))
 
 
@@ -195,13 +194,13 @@ class _OptionFields:
             return
         text, file = str(settings), Path(settings)
         if text.lstrip().startswith("{"):
-            self._apply_settings(parse_settings(text, "--settings"))
+            self._apply_settings(parse_claude_settings(text, "--settings"))
         elif not _is_pipe(file) and file.suffix != ".json":
             self.fields["settings"] = file
         else:
             content = read_text(file, "--settings")
             if content.lstrip().startswith("{") or file.suffix == ".json":
-                self._apply_settings(parse_settings(content, str(file)))
+                self._apply_settings(parse_claude_settings(content, str(file)))
             else:
                 self.fields["settings"] = PipedSettings(content, file)
 

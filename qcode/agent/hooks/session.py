@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from qcode.agent.hooks.events import END_TIMEOUT_S, HookInput
 from qcode.engine.effects import Compact, Confirm, Confirmed
-from qcode.protocol.approvals import Approval, ApprovalMode, Question
+from qcode.protocol.approvals import Approval, ApprovalMode, Question, claude_mode
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
     ApprovalRequested,
@@ -52,8 +52,6 @@ _MAX_SHOWN_CONTEXT_CHARS = 2_000
 IDLE_S = 60.0
 """The idle time after a turn until a notification is sent, as in Claude Code."""
 _IDLE_TEXT = "qcode is waiting for your input"
-HOOK_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
-"""Claude Code's names of modes, if they differ from those of qcode."""
 _CLAUDE_ERROR_NAMES: dict[str, str] = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",
@@ -367,7 +365,7 @@ class SessionHooks:
             "prompt_id": self._prompt_id,
             "transcript_path": self._transcript_path(),
             "cwd": str(self._folder),
-            "permission_mode": HOOK_MODES.get(facts.mode, facts.mode),
+            "permission_mode": claude_mode(facts.mode),
             "hook_event_name": event,
         }
 

@@ -13,16 +13,15 @@ from typing import Any
 from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import EVENTS, HookInput
 from qcode.agent.hooks.runner import HookRunner
-from qcode.agent.hooks.session import HOOK_MODES
-from qcode.agent.hooks.sources import ConfiguredHooks, configured_hooks
+from qcode.agent.hooks.sources import configured_hooks
 from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, missing_argument, parse_subcommand
-from qcode.cli.context import folder_context
-from qcode.cli.terminal import write_stderr, write_stdout
+from qcode.cli.context import folder_context, report_problem
+from qcode.cli.terminal import read_standard_input, standard_input, write_stderr, write_stdout
 from qcode.cli.trust import untrusted_text
 from qcode.config.paths import CLAUDE_SETTINGS, exists_or_unknown, project_file
-from qcode.headless.run import read_standard_input, standard_input
-from qcode.protocol.errors import ExitCode, InputError
+from qcode.protocol.approvals import claude_mode
+from qcode.protocol.errors import InputError
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import clean
 from qcode.text.json import JsonObject
@@ -59,18 +58,12 @@ def run_hooks(arguments: Sequence[str]) -> int:
             raise invalid_arguments(words, _USE)
 
 
-def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
-    """Return the context and hooks of the folder, and the exit code, which is not 0 for an invalid configuration."""
-    context, problem = folder_context(options)
-    if problem is not None:
-        write_stderr(str(problem))
-    return context, configured_hooks(context), ExitCode.OK if problem is None else problem.exit_code
-
-
 def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.hooks.listing import NO_HOOKS, hook_lines, hook_rows
 
-    context, hooks, code = _find_hooks(options)
+    context, problem = folder_context(options)
+    code = report_problem(problem)
+    hooks = configured_hooks(context)
     for line in hooks.problems:
         if not any(hook.reason in line for hook in hooks.unused):  # the list contains the reason already
             write_stderr(line)
@@ -88,10 +81,12 @@ def _list(options: Options, *, is_json: bool) -> int:
 def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
     typed_input = _read_object()
-    context, hooks, code = _find_hooks(options)
+    context, problem = folder_context(options)
+    code = report_problem(problem)
+    hooks = configured_hooks(context)
     for line in hooks.problems:
         write_stderr(line)
-    fields, names = _input(event, typed_input, flags.get("tool", ""), context)
+    hook_input = _hook_input(event, typed_input, flags.get("tool", ""), context)
     runner = HookRunner(hooks.handlers, folder=context.folder, root=context.root, environment=context.env)
     ended: list[HookEnded] = []
 
@@ -99,7 +94,7 @@ def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
         if isinstance(event, HookEnded):
             ended.append(event)
 
-    answer = asyncio.run(runner.run(event, [HookInput(fields, names, tool_use_id="test")], collect))
+    answer = asyncio.run(runner.run(event, [hook_input], collect))
     if "json" in flags:
         write_stdout(json.dumps(_as_json(answer, ended)) + "\n")
     else:
@@ -119,8 +114,8 @@ def _read_object() -> JsonObject:
     return value
 
 
-def _input(event: str, typed_input: JsonObject, tool: str, context: RunContext) -> tuple[JsonObject, tuple[str, ...]]:
-    """Return the input for the hooks, and the names that matchers are compared with.
+def _hook_input(event: str, typed_input: JsonObject, tool: str, context: RunContext) -> HookInput:
+    """Return an event for the hooks.
 
     `typed_input` is the object on stdin: with a `tool`, the input of its call; otherwise fields of the event.
     """
@@ -132,7 +127,7 @@ def _input(event: str, typed_input: JsonObject, tool: str, context: RunContext) 
         "prompt_id": "",
         "transcript_path": "",
         "cwd": str(context.folder),
-        "permission_mode": HOOK_MODES.get(mode, mode),
+        "permission_mode": claude_mode(mode),
         "hook_event_name": event,
     }
     if tool:
@@ -144,8 +139,10 @@ def _input(event: str, typed_input: JsonObject, tool: str, context: RunContext) 
         name = qcode_name(str(fields.get("tool_name", "")))
     subject = _SUBJECTS.get(event)
     if subject is not None:
-        return fields, (str(fields.get(subject, "")),)
-    return fields, claude_names(name) if name else ()
+        names: tuple[str, ...] = (str(fields.get(subject, "")),)
+    else:
+        names = claude_names(name) if name else ()
+    return HookInput(fields, names, tool_use_id="test")
 
 
 def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:

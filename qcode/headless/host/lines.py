@@ -12,7 +12,6 @@ from dataclasses import replace
 from qcode.agent.claude.tool_names import claude_input, claude_name
 from qcode.agent.options import Options
 from qcode.headless.lines import (
-    CLAUDE_MODES,
     InitFacts,
     call_input,
     content_block,
@@ -23,6 +22,7 @@ from qcode.headless.lines import (
 )
 from qcode.headless.stream import StreamLines
 from qcode.protocol import events as ev
+from qcode.protocol.approvals import claude_mode
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import TurnEvent
 from qcode.protocol.messages import Block, Message, ToolCall
@@ -176,7 +176,7 @@ def host_init(facts: InitFacts, names: Names, mode: str) -> JsonObject:
 def host_failure(error: ErrorInfo | None, options: Options) -> bytes:
     """Return the lines of a run that failed before it began; an `error` of None means that it was interrupted."""
     facts = facts_of(options)
-    names, mode = Names(facts.cwd, {}), CLAUDE_MODES.get(facts.permission_mode, facts.permission_mode)
+    names, mode = Names(facts.cwd, {}), claude_mode(facts.permission_mode)
     result = line_without_turn(error, session_id="")
     return encode(host_init(facts, names, mode)) + encode(host_result(result, names, ()))
 

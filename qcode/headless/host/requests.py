@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qcode.agent.claude.rules import CLAUDE_MODES, NEVER_ASKS, QCODE_MODES
+from qcode.agent.claude.rules import NEVER_ASKS, QCODE_MODES
 from qcode.agent.context.project import resolve_added_folder
 from qcode.agent.context.window import ContextReport
 from qcode.headless.host.lines import Names, status_line
 from qcode.headless.host.wire import HostWire
 from qcode.headless.lines import line_id
+from qcode.protocol.approvals import claude_mode
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import Notice
 from qcode.protocol.model import Effort, effort_of_budget
@@ -61,7 +62,7 @@ class RunControls:
     def mode(self) -> str:
         """The permission mode in Claude Code's words."""
         conversation = self._agent.conversation
-        return NEVER_ASKS if conversation.policy.never_asks else CLAUDE_MODES[conversation.mode]
+        return NEVER_ASKS if conversation.policy.never_asks else claude_mode(conversation.mode)
 
     def ids(self) -> JsonObject:
         """Return the fields that identify a line."""
