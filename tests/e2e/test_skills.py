@@ -80,12 +80,12 @@ def test_pipe_mode_runs_a_skill_that_is_named_after_skills(cli: CliRunner, own: 
 
 
 def test_pipe_mode_prefers_a_skill_to_a_command_of_the_project(cli: CliRunner, own: Path) -> None:
-    put(own, "pdf", body="Of the skill.")
+    put(own, "pdf", body="The skill says it.")
     (cli.work / ".qcode/commands").mkdir(parents=True)
     (cli.work / ".qcode/commands/pdf.toml").write_text('prompt = "Of the project."\n')
     with FakeServer("openai", [Turn(text="Well.")]) as server:
         cli.ask(server, "-p", "/pdf", "--trust")
-        assert "Of the skill." in server.requests[0].messages[-1].text
+        assert "The skill says it." in server.requests[0].messages[-1].text
 
 
 def test_broken_skill_is_reported_at_the_start_and_a_hidden_one_only_in_the_list(cli: CliRunner, own: Path) -> None:
@@ -116,7 +116,7 @@ def test_model_loads_a_skill_and_the_app_shows_it(cli: CliRunner, own: Path) -> 
 
 def test_app_runs_a_skill_by_name_and_lists_it(cli: CliRunner, own: Path) -> None:
     put(own, "pdf", body="Fill $ARGUMENTS.", description="Fills forms.")
-    put(own, "model", body="Of the skill.")
+    put(own, "model", body="The skill says it.")
     with FakeServer("openai", [Turn(text="Once."), Turn(text="Twice.")]) as server, at(server, cli) as terminal:
         terminal.wait_for(READY)
         terminal.press("/pd")
@@ -129,7 +129,7 @@ def test_app_runs_a_skill_by_name_and_lists_it(cli: CliRunner, own: Path) -> Non
         terminal.wait_for("~/.claude/skills,")
         terminal.press("/skills model\r")
         terminal.wait_for("Twice.")
-        assert "Of the skill." in server.requests[1].messages[-1].text
+        assert "The skill says it." in server.requests[1].messages[-1].text
 
 
 @pytest.mark.sampled(2)
