@@ -134,6 +134,8 @@ class AfterEdit:
         """The scope of the latest edit of this turn, None without an edit."""
         self._is_tested = True
         """False while there are edits after the last run of the test command."""
+        self._failed_test = ""
+        """The test command that failed, until an edit or a notice about it follows; otherwise empty."""
         self._rounds = 0
         """How often the end of this turn was prevented."""
         self._warnings: list[str] = []
@@ -149,6 +151,7 @@ class AfterEdit:
         await self._commands.ask_approval(scope, [edit.path for edit in edits if edit.after is not None])
         self._scope = scope
         self._is_tested = False
+        self._failed_test = ""
         notes: list[str] = []
         formatted = [await self._run_formatter(edit, scope, notes) for edit in edits]
         if notes:
@@ -362,9 +365,13 @@ class AfterEdit:
             self._is_tested = True
             run = await self._commands.run("test", path="", scope=scope)  # the tests are not about one file
             if run is not None and run.failure and has_rounds_left:
+                self._failed_test = run.line
                 blocks.append(self._test_failure_text(run))
             elif run is not None and run.failure:
                 self._warnings.append(self._still_failing_text(run))
+        elif self._failed_test and not blocks:
+            line, self._failed_test = visible(self._failed_test), ""
+            self._warnings.append(f"The test command failed, and no edit followed: {line}")
         if not blocks:
             return ""
         self._rounds += 1
@@ -386,6 +393,7 @@ class AfterEdit:
         """Forget the edits of a finished turn. Running checks continue; the next turn gets their findings."""
         self._scope = None
         self._is_tested = True
+        self._failed_test = ""
         self._rounds = 0
 
     def take_warnings(self) -> tuple[str, ...]:

@@ -188,6 +188,7 @@ def test_turn_ends_if_the_model_edits_nothing_after_failed_tests(tmp_path: Path)
     editing = Editing(tmp_path, write("x\n", "a.txt"), DONE, DONE, DONE, settings=settings)
     editing.run(prompts=2)
     assert len(texts(editing, SteeringAdded)) == 1
+    assert texts(editing, Notice) == ["The test command failed, and no edit followed: grep right a.txt"]
 
 
 def test_tests_do_not_run_without_an_edit(tmp_path: Path) -> None:
