@@ -347,7 +347,8 @@ class Servers:
             result = await server.connection.call(tool.listed_name, arguments, server.spec.config.timeout_s, running)
         except ServerError as error:
             text = "\n".join((f"the server {server_name}: {error}", *running.notes))
-            return ToolOutcome(bounded_text(text, limit, folder), is_error=True, summary=f"{server_name}: failed")
+            summary = single_spaced(str(error), MAX_REASON)
+            return ToolOutcome(bounded_text(text, limit, folder), is_error=True, summary=summary)
         return await asyncio.to_thread(outcome_of, result, limit, folder, running.notes)
 
     async def close(self) -> None:

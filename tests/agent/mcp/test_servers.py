@@ -109,6 +109,7 @@ def test_crashed_server_is_restarted_once(folders: ServerFolders) -> None:
         async with open_servers(folders.servers(folders.spec())) as servers:
             crashed = await call(servers, "fake__crash")
             assert (crashed.is_error, crashed.content) == (True, "the server fake: the server ended during the call")
+            assert crashed.summary == "the server ended during the call"
             await until(lambda: folders.begun() == 2 and servers.statuses()[0].state == "ready")
             assert "fake exited and is restarting" in texts(servers)
             assert "it hurts" in servers.statuses()[0].log
