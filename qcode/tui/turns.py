@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.agent.context.attachments import parse_attached
+from qcode.agent.context.attachments import unnamed_attachments
 from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.protocol.approvals import Decision, Deny, ImpossibleCall, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorInfo, ErrorKind
@@ -24,7 +24,6 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
 )
-from qcode.protocol.messages import Block, Text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.main_widgets import MainWidgets
@@ -267,8 +266,7 @@ class Turns:
             await checkpoints.perform(plan)
         except ValueError:
             return
-        # The typed text names files and labels, but not the output of commands, so that is attached again.
-        self._conversation.attach(tuple(block for block in blocks if _is_command_output(block)))
+        self._conversation.attach(unnamed_attachments(blocks, has_labels=True))
         widgets.transcript.withdraw_prompt()
         self.on_prompt_restored()
         widgets.prompt.put_back(turn.typed_text)
@@ -348,12 +346,6 @@ class Turns:
     def _tell_screen_in_front(self, *, is_question_waiting: bool) -> None:
         """Let a screen that covers the questions, such as a list, show that one is waiting."""
         self._widgets.prompt.app.screen.post_message(QuestionWaiting(is_waiting=is_question_waiting))
-
-
-def _is_command_output(block: Block) -> bool:
-    """Return whether an attachment is the output of a `!` line or a background job."""
-    attached = parse_attached(block.text) if isinstance(block, Text) else None
-    return attached is not None and attached.kind in ("shell", "job")
 
 
 async def close_events(events: AsyncIterator[TurnEvent]) -> None:

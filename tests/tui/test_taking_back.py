@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.attachments import shell_block
+from qcode.agent.context.attachments import aside_block, shell_block
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.panels.draft import GUARD_SECONDS
@@ -50,6 +50,30 @@ def test_prompt_of_a_turn_without_output_returns_and_is_sent_once(tmp_path: Path
     records = (it.store.folder / f"{it.conversation.session_id}.jsonl").read_text()
     assert records.count('"kind":"message"') == 3, "the session keeps the record of the first one"
     assert len(it.store.load(it.conversation.session_id).messages) == 2
+
+
+@pytest.mark.parametrize("commands", [("/undo",), ("/undo", "/redo", "/undo")])
+def test_undone_prompt_returns_with_all_its_attachments(tmp_path: Path, commands: tuple[str, ...]) -> None:
+    it = talk(tmp_path, text_reply("It fails."), text_reply("Fixed."))
+
+    async def test(run: Running) -> None:
+        output = shell_block("make test", ToolOutcome("1 failed", summary="exit 2"))
+        it.conversation.attach((output, aside_block("which file?", "cart.py")))
+        await run.send("why?")
+        await run.until_idle()
+        for command in commands:
+            await run.pilot.press(*command, "enter")  # the keys replace the returned prompt
+            if command == "/redo":
+                await run.until(lambda: bool(it.conversation.messages) and "+ ! make" not in run.screen)
+            else:
+                await run.until(lambda: not it.conversation.messages and "+ ! make test  exit 2" in run.screen)
+        assert run.app.widgets.prompt.text == "why?"
+        await run.pilot.press("end", *" fix it", "enter")
+        await run.until(lambda: "Fixed." in run.text)
+        (message,) = it.provider.requests[-1].messages
+        assert message.text.count("1 failed") == message.text.count("cart.py") == 1
+
+    drive(it, tmp_path, test)
 
 
 def test_prompt_stays_sent_if_there_was_output_or_something_new_is_typed(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from qcode.agent.checkpoints.turn_changes import (
     content_without,
     files_of_turn,
 )
+from qcode.agent.context.attachments import unnamed_attachments
 from qcode.agent.sessions.history import (
     FileState,
     Head,
@@ -45,6 +46,7 @@ from qcode.agent.sessions.history import (
     UserPrompt,
 )
 from qcode.agent.sessions.session import Session
+from qcode.protocol.messages import Text
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
@@ -130,6 +132,8 @@ class RewindReport:
     """The text of the removed prompt, to be edited again; empty if no prompt was removed."""
     problems: tuple[str, ...] = ()
     """A line for each file that was not restored."""
+    attached: tuple[Text, ...] = ()
+    """The attachments of the removed prompt that its text does not name, such as the output of commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +308,12 @@ class Rewinder:
             self._session.finish_move(move.move_id)
         if planned.finishes is not None:
             self._session.finish_move(planned.finishes.move_id)
-        prompt = self._history.stored[planned.prompt.number].typed_prompt if planned.prompt is not None else ""
-        return RewindReport(_report(planned, performed), prompt, tuple(problems))
+        report = RewindReport(_report(planned, performed), problems=tuple(problems))
+        if planned.prompt is None:
+            return report
+        removed = self._history.stored[planned.prompt.number]
+        attached = unnamed_attachments(removed.entry.message.blocks, has_labels=False)
+        return replace(report, prompt=removed.typed_prompt, attached=attached)
 
     def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:
         """Store the current contents of the files to restore; add a line to `problems` for each failure."""

@@ -258,6 +258,17 @@ def parse_attached(text: str) -> Attachment | None:
     )
 
 
+def unnamed_attachments(blocks: Iterable[Block], *, has_labels: bool) -> tuple[Text, ...]:
+    """Return the blocks of a prompt that its text does not name, unlike files and images.
+
+    If the prompt returns to the user, they must be attached again: the output of `!` commands and background jobs, and
+    side questions. `has_labels`: the returned text has the labels of its side questions.
+    """
+    kinds = ("shell", "job") if has_labels else ("shell", "job", "aside")
+    texts = ((block, parse_attached(block.text)) for block in blocks if isinstance(block, Text))
+    return tuple(block for block, attached in texts if attached is not None and attached.kind in kinds)
+
+
 def hook_notice(text: str) -> str:
     """Return `Stop hook: fix the tests` for a message that a hook sent to the model; empty for any other text."""
     attached = parse_attached(text)

@@ -6,7 +6,7 @@ The texts are in `text/` beside this module; `docs/system-prompt.md` explains th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -245,6 +245,10 @@ class PendingAttachments:
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Add blocks for the next prompt."""
         self._set_pending((*self._pending, *blocks))
+
+    def remove(self, blocks: Collection[Block]) -> None:
+        """Remove these blocks: the conversation contains them again, because an undo was reverted."""
+        self._set_pending(tuple(block for block in self._pending if block not in blocks))
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], external_spans: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: pending blocks, `attached`, and the files that `text` mentions."""

@@ -58,11 +58,15 @@ async def _run_rewind(
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwritten_paths: tuple[str, ...]) -> None:
     """Perform the plan and report it. `overwritten_paths`: files with outside changes that are restored, too."""
+    conversation = context.agent.conversation
     try:
-        report = await context.agent.conversation.checkpoints.perform(plan, overwritten_paths)
+        report = await conversation.checkpoints.perform(plan, overwritten_paths)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
+    if plan.is_redo:  # the undo attached the output of commands again, which the conversation now contains
+        conversation.attachments.remove([block for message in conversation.messages for block in message.blocks])
+    conversation.attach(report.attached)
     if context.app_view is not None:
         context.app_view.show_conversation()
     context.view.notify("info", report.text)
