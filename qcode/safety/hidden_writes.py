@@ -91,11 +91,13 @@ _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
 _SEPARATORS_BUT_BRACES = re.compile(r"([;&|\n()`]+)")
 """Separators of simple commands, without braces: `{a,b}` stays whole."""
-# A variable or a brace list: `$x`, `${x}`, `{a,b}`.
-_PARAMETER = re.compile(r"\$\w+|\$?\{[^{}]*\}")
+# A variable, a brace list, or the `$` of a substitution at the end of a segment: `$x`, `${x}`, `{a,b}`, `$(`.
+_PARAMETER = re.compile(r"\$\w+|\$?\{[^{}]*\}|\$\Z")
 _HOME_PARAMETER = re.compile(r"\$HOME\b|\$\{HOME\}")
 _QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 _ESCAPED_BLANK = re.compile(r"\\[ \t]")
+# Files of a repository that can make git run a program. An unknown value may be `.git`: `$x/config`.
+_GIT_CONTROL = re.compile(r"/\.git/(?:config(?:\.worktree)?|hooks)(?:/|$)")
 # Links of the kernel to the root folder and to the current folder: `/proc/self/root/etc` is `/etc`.
 _PROCESS_ROOT = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/root(?=/)")
 _PROCESS_FOLDER = re.compile(r"/proc/[^/\s]+(?:/task/[^/\s]+)?/cwd(?=/)")
@@ -242,7 +244,10 @@ class _FileJudge:
         return first_name not in (".", "..") and first_name not in self._names_in(folder)
 
     def _matches(self, pattern: str) -> Iterator[str]:
-        """Return the existing paths that a pattern matches, except for those that can be judged by their text."""
+        """Return the paths that a pattern matches: of existing files, and of protected files that a command may create.
+
+        Other paths in the workspace are left out, because they can be judged by their text.
+        """
         paths = [""]
         for part in pattern.split("/")[1:]:
             if UNKNOWN.search(part) is None:
@@ -252,17 +257,25 @@ class _FileJudge:
             compared = list(islice(pairs, max(self._remaining_comparisons, 0)))
             self._remaining_comparisons -= len(compared)
             paths = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
-        return (path for path in paths if not is_within(path, self._root) or self._may_be_link(path))
+        return (
+            path
+            for path in paths
+            if not is_within(path, self._root) or _GIT_CONTROL.search(path) or self._may_be_link(path)
+        )
 
     def _may_be_link(self, path: str) -> bool:
         """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""
         return resolved_path(path) != path or _has_links(path)
 
     def _names_in(self, folder: str) -> frozenset[str]:
+        """Return the names in a folder, with those of protected files that may not exist yet: `.bashrc` in the home."""
         if folder not in self._names:
-            self._names[folder] = frozenset()
+            start = f"{folder.rstrip('/')}/"
+            protected = (f"{self._paths.home}/{name}" for name in HOME_PATHS)
+            names = {path.removeprefix(start).partition("/")[0] for path in protected if path.startswith(start)}
             with suppress(OSError):
-                self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208  # names
+                names.update(os.listdir(folder))  # noqa: PTH208  # names
+            self._names[folder] = frozenset(names)
         return self._names[folder]
 
     def _is_protected(self, path: str) -> bool:

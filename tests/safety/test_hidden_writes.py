@@ -115,6 +115,14 @@ def test_branch_command_in_bypass_mode_sets_only_names_of_the_repository(command
     assert run(other_settings) == before
 
 
+@pytest.mark.parametrize("target", ["~/$x$y", "~/${x}profile", "$HOME/$x", "{home}/$(ls a)"])
+def test_unknown_name_in_a_home_without_protected_files_is_refused(target: str, repo: Path) -> None:
+    (repo / "farm/twin").unlink()
+    (repo.parent / ".bashrc").unlink()
+    assert bypassed(f"x=.bash_; y=profile; tee -a {target} < a", repo).verdict == "deny"
+    assert bypassed("tee -a ~/docs/$x < a", repo).is_allowed
+
+
 def test_extraction_into_a_folder_outside_a_repository_runs_in_bypass_mode(repo: Path) -> None:
     shutil.rmtree(repo / ".git")
     assert bypassed("tar xf a.tar", repo).is_allowed
