@@ -106,7 +106,8 @@ class Subagents:
             finally:
                 self._running_agents.remove(run)
         limit = parent.toolbox.max_output_chars
-        return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
+        outcome = outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
+        return replace(outcome, files_without_diff=run.changed_files)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Pass a decision to the sub-agent that asked; return False if no sub-agent asked."""
@@ -176,6 +177,7 @@ class SubagentRun:
     ) -> None:
         self._parent = parent
         self._call_id = call.call_id
+        self._changed_files: dict[str, None] = {}
         self._task = task
         self._kind = kind
         self._client = client
@@ -228,6 +230,11 @@ class SubagentRun:
     @property
     def _policy(self) -> Policy:
         return self._kind.limit_policy(self._parent.permissions.policy)
+
+    @property
+    def changed_files(self) -> tuple[str, ...]:
+        """The files that its calls have changed, named as in diffs, in the order of their first change."""
+        return tuple(self._changed_files)
 
     async def run_task(self) -> TurnEnded:
         """Run the task and return its last event. Cancelling ends it at once; the messages so far are stored."""
@@ -310,6 +317,11 @@ class SubagentRun:
         resolved = self._calls.pop(call, arguments)
         started_at = time.monotonic()
         outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
+        if outcome.diff:
+            from qcode.text.diff import file_diffs  # loads with the first change
+
+            self._changed_files.update((file.path, None) for file in file_diffs([outcome.diff]))
+        self._changed_files.update(dict.fromkeys(outcome.files_without_diff))
         return await self._calls.with_hook_text(call, resolved, outcome, time.monotonic() - started_at)
 
     def append(self, effect: Append) -> None:

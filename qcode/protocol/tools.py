@@ -170,8 +170,8 @@ class ToolOutcome:
     is_signal: bool = False
     """The call was recorded and did not run."""
     sandbox: SandboxUse = ""
-    command_files: tuple[str, ...] = ()
-    """The files that a command changed, named as in diffs."""
+    files_without_diff: tuple[str, ...] = ()
+    """The files that a command or a sub-agent changed, which `diff` does not show; named as in diffs."""
 
     @property
     def shown_text(self) -> str:

@@ -403,7 +403,7 @@ class Presenter:
         )
         if event.state == "done" and outcome.diff:
             self._changes.add(outcome.diff)
-        self._changes.files.update(outcome.command_files)
+        self._changes.files.update(outcome.files_without_diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed_call_ids.discard(call.call_id)
         self.on_result(call.call_id, outcome.summary)

@@ -64,9 +64,9 @@ def test_changes_of_a_command_are_counted_in_its_summary_and_can_be_undone(tmp_p
         events = await it.play("run")
         summaries = [getattr(event, "outcome", None) for event in events if type(event).__name__ == "ToolFinished"]
         assert "1 file changed" in summaries[0].summary  # type: ignore[union-attr]  # the outcome of a tool
-        assert summaries[0].command_files == ("a.txt",)  # type: ignore[union-attr]  # as above
+        assert summaries[0].files_without_diff == ("a.txt",)  # type: ignore[union-attr]  # as above
         (stored,) = it.store.load(it.conversation.session_id).history.stored[1].shown_results.values()
-        assert stored.command_files == ("a.txt",)
+        assert stored.files_without_diff == ("a.txt",)
         plan = await it.conversation.checkpoints.plan_undo()
         assert [file.path for file in plan.doubtful] == ["a.txt"]
         await it.conversation.checkpoints.perform(plan, ["a.txt"])

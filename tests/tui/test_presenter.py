@@ -528,7 +528,7 @@ def test_turn_that_renames_a_file_ends_with_one_file() -> None:
 
 def test_closing_line_counts_files_that_commands_changed_once() -> None:
     over = replace(ended(cost=None), seconds=2.0)
-    ran = ToolFinished(call(), ToolOutcome("x", is_error=True, command_files=("a.py", "c.py")), "failed")
+    ran = ToolFinished(call(), ToolOutcome("x", is_error=True, files_without_diff=("a.py", "c.py")), "failed")
     assert present(ran, over).of("mark") == [("mark", "2 s · 2 files changed")]
     edited = ToolFinished(call(call_id="c2"), ToolOutcome("x", diff=DIFF), "done")
     assert present(edited, ran, over).of("mark") == [("mark", "2 s · 2 files +1 -2")]

@@ -190,7 +190,9 @@ def _with_files(outcome: ToolOutcome, names: tuple[str, ...]) -> ToolOutcome:
     if not names:
         return outcome
     count = f"{count_text(len(names), 'file')} changed"
-    return replace(outcome, summary=f"{outcome.summary}, {count}" if outcome.summary else count, command_files=names)
+    return replace(
+        outcome, summary=f"{outcome.summary}, {count}" if outcome.summary else count, files_without_diff=names
+    )
 
 
 _NEW_FILE_MODE = 0o644

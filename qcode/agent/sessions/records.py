@@ -409,8 +409,8 @@ def result_to_json(result: ShownResult, content: str, redact: Callable[[str], st
     row |= {name: redact(text) for name, text in texts.items() if text}
     if result.seconds is not None:
         row["seconds"] = round(result.seconds, 3)
-    if result.command_files:
-        row["files"] = [redact(name) for name in result.command_files]
+    if result.files_without_diff:
+        row["files"] = [redact(name) for name in result.files_without_diff]
     if result.ran_arguments:
         row["ran"] = redact_arguments(result.ran_arguments, redact)
     if result.output is not None:

@@ -273,7 +273,7 @@ def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownRes
         shown=stored_result.output,
         problems=stored_result.problems,
         sandbox=stored_result.sandbox,
-        command_files=stored_result.command_files,
+        files_without_diff=stored_result.files_without_diff,
     )
     return ToolFinished(
         call, outcome, stored_result.state, stored_result.seconds, is_revised=bool(stored_result.ran_arguments)

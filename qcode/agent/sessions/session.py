@@ -470,7 +470,7 @@ class SessionTranscript:
             ran_arguments,
             outcome.problems,
             outcome.sandbox,
-            outcome.command_files,
+            outcome.files_without_diff,
         )
         self.session.record_result(result, display)
 

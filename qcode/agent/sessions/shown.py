@@ -29,8 +29,8 @@ class ShownResult:
     problems: str = ""
     """The problems that an edit caused, shown below its diff."""
     sandbox: SandboxUse = ""
-    command_files: tuple[str, ...] = ()
-    """The files that a command changed, named as in diffs. Earlier versions of qcode did not store them."""
+    files_without_diff: tuple[str, ...] = ()
+    """The files that a command or a sub-agent changed. Earlier versions of qcode did not store them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ class DiffCount:
     added: int = 0
     removed: int = 0
     has_diff: bool = False
-    """Whether lines were counted. The lines of a file that a command changed are unknown."""
+    """Whether lines were counted. Those of a file that a command changed are unknown."""
 
     def add(self, diff: str) -> None:
         for file in file_diffs([diff]):

@@ -74,10 +74,12 @@ def test_attempts_survive_a_round_trip(attempts: list[AttemptRecord]) -> None:
 
 
 def test_files_that_a_command_changed_survive_a_round_trip_and_may_be_missing() -> None:
-    result = ShownResult("done", "2 files changed", command_files=("a.py", "b.py"))
+    result = ShownResult("done", "2 files changed", files_without_diff=("a.py", "b.py"))
     row = result_to_json(result, "", lambda text: text.replace("b.py", "***"))
-    assert result_from_json(row, "") == ShownResult("done", "2 files changed", command_files=("a.py", "***"))
-    assert result_from_json({"state": "done", "files": [1, "c.py"]}, "") == ShownResult("done", command_files=("c.py",))
+    assert result_from_json(row, "") == ShownResult("done", "2 files changed", files_without_diff=("a.py", "***"))
+    assert result_from_json({"state": "done", "files": [1, "c.py"]}, "") == ShownResult(
+        "done", files_without_diff=("c.py",)
+    )
     assert result_from_json({"state": "done", "files": 7}, "") == ShownResult("done")
 
 

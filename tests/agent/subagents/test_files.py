@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.context.memory import InstructionFiles
-from qcode.protocol.events import AgentEvent, Compacted
+from qcode.protocol.events import AgentEvent, Compacted, ToolFinished
 from qcode.protocol.messages import ToolResult
 from tests.agent.subagents.runner import FACTS, inner_results, open_conversation, results, resumed, starting
 from tests.fakes.conversation import ended
@@ -31,7 +31,9 @@ def test_undo_reverts_changes_of_a_sub_agent_by_tools_and_commands(tmp_path: Pat
     )
 
     async def do_and_undo() -> None:
-        await one.play("go")
+        events = await one.play("go")
+        (task,) = [event.outcome for event in events if isinstance(event, ToolFinished)]
+        assert task.files_without_diff == ("a.txt", "b.txt")
         assert (one.work / "a.txt").read_text() == "new\n"
         assert (one.work / "b.txt").exists()
         await one.conversation.checkpoints.perform(await one.conversation.checkpoints.plan_undo(), ["b.txt"])
