@@ -203,6 +203,11 @@ def test_wrapped_items_and_columns_are_indented_below_their_text() -> None:
     assert wrap_table("Model   demo with some more words", 30) == "Model   demo with some more\n        words"
 
 
+def test_wrapped_list_item_keeps_its_bullet_if_its_indent_is_too_wide() -> None:
+    assert wrap("          - one two three", 16) == "  - one two\n  three"
+    assert wrap("        12. one two three", 16) == "  12. one two\n  three"
+
+
 def test_width_is_read_again_for_each_text() -> None:
     class Narrowing(Typed):
         async def ask(self, label: str) -> str | None:

@@ -68,6 +68,8 @@ def _wrap_after(lead: str, line: str, width: int) -> str:
         return line
     text = line[len(lead) :]
     if cell_len(lead) > _max_indent(width):
+        # Only the indent is shortened: the bullet or number of a list item is text.
+        text = lead.lstrip(" ") + text
         lead = "  "
     indent = " " * cell_len(lead)
     return lead + f"\n{indent}".join(_rows(text, max(1, width - len(indent))))
