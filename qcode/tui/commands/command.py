@@ -48,11 +48,16 @@ class View(Protocol):
         ...
 
     def toggle_todos(self) -> bool:
-        """Open or fold the to-do list; return False if there is none."""
+        """Show the to-do list, or in the app dismiss it if it is open; return False if there is none."""
         ...
 
-    def notify(self, level: Level, text: str) -> None: ...
-    def show_panel(self, title: str, text: str) -> None: ...
+    def notify(self, level: Level, text: str) -> None:
+        """Show a notice, such as the answer to a command. `text` is one sentence or several."""
+        ...
+
+    def show_panel(self, title: str, text: str) -> None:
+        """Show text of several lines under a title. The text must be sanitized or written by qcode."""
+        ...
 
     def show_mode(self) -> None:
         """Show the permission mode of the conversation after a change."""
@@ -71,7 +76,7 @@ class View(Protocol):
         ...
 
     def copy_reply(self) -> None:
-        """Copy the last reply of the model."""
+        """Let the user copy a reply of the model, or say how."""
         ...
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:

@@ -227,8 +227,11 @@ class Card(Foldable):
         if update.argument is not None:
             self._argument = tidy(update.argument)
         if update.output is not None:
-            self._output, self._partial_line = [], ""
-            self._pen, self._pens, self._omissions = PLAIN_PEN, {}, {}
+            self._output = []
+            self._partial_line = ""
+            self._pen = PLAIN_PEN
+            self._pens = {}
+            self._omissions = {}
             self._unfolded_rows.clear()
             self._append_output(update.output)
         if update.append is not None:
