@@ -3,7 +3,8 @@
 The data is `data/models.json` (made by `scripts/build_catalog.py`), overridden by `CORRECTIONS`, each with its reason.
 It is loaded once, with the first lookup; no network, no SDK. A wrong limit is worse than an unknown one, so a name
 without a clear match in the table has no facts. A model has many spellings (dates, `-latest`, vendor prefixes, Bedrock
-regions); only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt-5`.
+regions); only affixes that hosts document are removed, so `gpt-5-mini` never becomes `gpt-5`. In this module, a host is
+a provider by its name in the table, which several providers of qcode can share.
 """
 
 from __future__ import annotations
@@ -101,10 +102,10 @@ def lookup(provider: str, model: str) -> ModelFacts | None:
     then match must have the same facts. A relay (`openrouter/anthropic/claude-…`) has the limits of the vendor.
     OpenRouter also has the vendor's prices (according to its FAQ).
     """
-    name = canonical_provider(provider)
-    facts = _find(name, model)
+    host = canonical_provider(provider)
+    facts = _find(host, model)
     if facts is None and "/" in model:
-        facts = _find_relayed(name, model)
+        facts = _find_relayed(host, model)
     return facts
 
 

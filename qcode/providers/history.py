@@ -55,7 +55,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used
         if message.role == "assistant":
             renamed = {}
             for call in message.calls:
-                fitting = _unused_id(call.call_id, used_ids, fit)
+                fitting = _unused_id(call.call_id, fit, used_ids)
                 used_ids.add(fitting)
                 if fitting != call.call_id:
                     renamed[call.call_id] = fitting
@@ -63,7 +63,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used
     return result
 
 
-def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> str:
+def _unused_id(call_id: str, fit: Callable[[str], str], used_ids: set[str]) -> str:
     """Return `call_id` as the host accepts it, with a number if that id is used: `call_1`, then `call_1_2`."""
     fitting = fit(call_id)
     number = 2

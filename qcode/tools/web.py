@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_BYTES = 10 * 1024 * 1024
+"""The maximum size of a page, in bytes after decompression."""
 MAX_FETCH_S = 30.0
+"""The time limit of a call, with all redirects."""
 MAX_REDIRECTS = 5
 _TEXT_TYPE = lazy_pattern(
     r"text/.*|application/([\w.+-]*[+])?(json|xml|yaml|toml|javascript|ecmascript|x-sh|sql|graphql)|image/svg\+xml"

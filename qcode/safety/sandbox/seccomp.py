@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 FilterName: TypeAlias = Literal["read-only", "workspace", "landlock", "landlock-no-scopes"]
 """The name of a filter.
@@ -32,8 +32,18 @@ _EQUALS, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
 _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
 """Offsets in struct seccomp_data, which describes the call."""
 
-Instruction: TypeAlias = tuple[int, int, int, int]
-"""Opcode, how many instructions to skip if the test is true, how many if it is false, and the operand."""
+
+class Instruction(NamedTuple):
+    """An instruction of BPF."""
+
+    opcode: int
+    operand: int
+    skips_if_true: int = 0
+    """The number of instructions to skip if a test is true."""
+    skips_if_false: int = 0
+    """The number of instructions to skip if a test is false."""
+
+
 Numbers: TypeAlias = tuple[int | None, int | None]
 """The number of a call on x86_64 and on aarch64, None if the machine has no such call."""
 
@@ -111,18 +121,28 @@ def filter_program(name: FilterName, machine: str) -> bytes:
     if machine not in AUDIT_ARCH:
         raise UnknownMachine(machine)
     column = COLUMN_OF[machine]
-    program: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, AUDIT_ARCH[machine]), _returns(_KILL)]
-    program.append((_LOAD, 0, 0, _NUMBER_AT))
+    program = [
+        Instruction(_LOAD, _ARCH_AT),
+        Instruction(_EQUALS, AUDIT_ARCH[machine], skips_if_true=1),
+        _returns(_KILL),
+        Instruction(_LOAD, _NUMBER_AT),
+    ]
     if machine == "x86_64":
-        program += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
+        program += [Instruction(_AT_LEAST, _X32, skips_if_false=1), _returns(_ENOSYS)]
     for numbers in _refused_numbers(name):
         if (number := numbers[column]) is not None:
-            program += [(_EQUALS, 0, 1, number), _returns(_EPERM)]
+            program += [Instruction(_EQUALS, number, skips_if_false=1), _returns(_EPERM)]
     for numbers, block in _conditions(name):
         if (number := numbers[column]) is not None:
-            program += [(_EQUALS, 0, len(block), number), *block]
+            program += [Instruction(_EQUALS, number, skips_if_false=len(block)), *block]
     program.append(_returns(_ALLOW))
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    return b"".join(map(_packed, program))
+
+
+def _packed(instruction: Instruction) -> bytes:
+    """Return an instruction as struct sock_filter."""
+    opcode, operand, skips_if_true, skips_if_false = instruction
+    return struct.pack("=HBBI", opcode, skips_if_true, skips_if_false, operand)
 
 
 def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
@@ -159,13 +179,13 @@ def _conditions(name: FilterName) -> Iterator[tuple[Numbers, list[Instruction]]]
 
 
 def _returns(action: int) -> Instruction:
-    return (_RETURN, 0, 0, action)
+    return Instruction(_RETURN, action)
 
 
 def _load(argument: int, mask: int | None) -> list[Instruction]:
     # Load the lower half: the kernel ignores the upper half of these arguments. Both machines are little-endian.
-    load: Instruction = (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
-    return [load] if mask is None else [load, (_AND, 0, 0, mask)]
+    load = Instruction(_LOAD, _ARGUMENTS_AT + 8 * argument)
+    return [load] if mask is None else [load, Instruction(_AND, mask)]
 
 
 def _tests(values: Sequence[int]) -> list[Instruction]:
@@ -173,7 +193,7 @@ def _tests(values: Sequence[int]) -> list[Instruction]:
 
     Example: of two tests, the first skips two instructions if it is true, the second test and the instruction after it.
     """
-    return [(_EQUALS, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [Instruction(_EQUALS, value, skips_if_true=len(values) - index) for index, value in enumerate(values)]
 
 
 def _require_one_of(argument: int, values: Sequence[int]) -> list[Instruction]:
@@ -193,4 +213,5 @@ def _allow_unless(argument: int, values: Sequence[int]) -> list[Instruction]:
 
 def _allow_without_bits(argument: int, bits: int) -> list[Instruction]:
     """Return instructions that refuse the call if the argument has any of the bits, and allow it otherwise."""
-    return [*_load(argument, None), (_ANY_BIT, 1, 0, bits), _returns(_ALLOW), _returns(_EPERM)]
+    test = Instruction(_ANY_BIT, bits, skips_if_true=1)
+    return [*_load(argument, None), test, _returns(_ALLOW), _returns(_EPERM)]

@@ -34,27 +34,28 @@ class Danger(NamedTuple):
 
 
 # Each pattern is bounded, so the time is linear in the length of the command.
-_PROGRAM = r"(?<![\w./-])"
+PROGRAM = r"(?<![\w./-])"
 """The start of the name of a program."""
-_END = r"(?![\w-])"
+END = r"(?![\w-])"
+"""The end of the name of a program, or of an option."""
 _GAP = r"(?:\s\S{1,80}){0,12}?\s"
 """Arguments between a program and the argument that makes it dangerous."""
 _OPTIONS = r"(?: -{1,2}\S{1,80}(?: [^-\s]\S{0,80})?){0,4}?"
 """Options between a program and its subcommand: `docker compose -f a.yml down`."""
-_SHELLS = r"(?:ba|da|z|k|fi)?sh"
-_INTERPRETER = rf"(?:(?:sudo|doas)\s)?(?P<words>{_SHELLS}|python[\d.]{{0,5}}|perl|ruby|node){_END}"
-_RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){_END}"
+SHELLS = r"(?:ba|da|z|k|fi)?sh"
+_INTERPRETER = rf"(?:(?:sudo|doas)\s)?(?P<words>{SHELLS}|python[\d.]{{0,5}}|perl|ruby|node){END}"
+_RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){END}"
 # Options and refs of `git push` that overwrite commits: `+main` forces one ref.
 _PUSH_FORCE = r"--force(?:-with-lease)?|--mirror|-\w{0,4}f\w{0,4}|\+\S{1,80}"
 _PUBLISHERS = "npm|pnpm|yarn(?: npm)?|bun|cargo|poetry|uv|hatch|flit|lerna"
 
 _DANGERS = (
-    (rf"{_PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|mke2fs){_END}", "{words} formats a device"),
-    (rf"{_PROGRAM}dd{_GAP}of=(?P<target>\S{{1,80}})", "dd overwrites {target}"),
+    (rf"{PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|mke2fs){END}", "{words} formats a device"),
+    (rf"{PROGRAM}dd{_GAP}of=(?P<target>\S{{1,80}})", "dd overwrites {target}"),
     (r">\s{0,4}(?P<target>/dev/(?:sd|nvme|disk|mem|vd)\S{0,40})", "it overwrites the device {target}"),
-    (rf"{_PROGRAM}shred{_END}", "shred destroys files"),
+    (rf"{PROGRAM}shred{END}", "shred destroys files"),
     (
-        rf"{_PROGRAM}rm\s(?:-[\w-]{{1,20}}\s){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){_END}",
+        rf"{PROGRAM}rm\s(?:-[\w-]{{1,20}}\s){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){END}",
         "{words} deletes files",
     ),
     (
@@ -62,7 +63,7 @@ _DANGERS = (
         "{words} runs what {target} downloads",
     ),
     (
-        rf"{_PROGRAM}(?P<words>{_SHELLS}|eval|source){_END}[^|\n]{{0,80}}?[$<]\(\s?(?P<target>curl|wget){_END}",
+        rf"{PROGRAM}(?P<words>{SHELLS}|eval|source){END}[^|\n]{{0,80}}?[$<]\(\s?(?P<target>curl|wget){END}",
         "{words} runs what {target} downloads",
     ),
     (
@@ -70,68 +71,68 @@ _DANGERS = (
         "{words} runs what is piped into it",
     ),
     (r"(?i:\b(?:drop|truncate)\s(?:table|database|schema)\b)", "{words} deletes data"),
-    (rf"{_PROGRAM}(?:wipefs|fdisk|sfdisk|parted){_END}", "{words} changes the partitions or signatures of a device"),
-    (rf"{_PROGRAM}(?:dropdb|dropuser){_END}", "{words} deletes data"),
-    (rf"{_PROGRAM}(?P<words>redis-cli){_GAP}(?P<flag>(?i:flushall|flushdb)){_END}", "{words} deletes data"),
-    (rf"{_PROGRAM}(?:terraform|tofu)(?:\s-\S{{1,80}}){{0,3}}\sdestroy{_END}", "{words} deletes infrastructure"),
-    (rf"{_PROGRAM}kubectl(?:\s-\S{{1,80}}){{0,3}}\sdelete{_END}", "{words} deletes resources of the cluster"),
-    (rf"{_PROGRAM}helm (?:uninstall|delete){_END}", "{words} deletes a release from the cluster"),
-    (rf"{_PROGRAM}aws s3 (?:rm|rb){_END}", "{words} deletes stored objects"),
-    (rf"{_PROGRAM}gh (?:repo|release) delete{_END}", "{words} deletes it from the host"),
-    (rf"{_PROGRAM}sudo\s(?:-u|--user)", "sudo runs as another user"),
-    (rf"{_PROGRAM}(?:sudo|doas){_END}", "{words} runs with root rights"),
+    (rf"{PROGRAM}(?:wipefs|fdisk|sfdisk|parted){END}", "{words} changes the partitions or signatures of a device"),
+    (rf"{PROGRAM}(?:dropdb|dropuser){END}", "{words} deletes data"),
+    (rf"{PROGRAM}(?P<words>redis-cli){_GAP}(?P<flag>(?i:flushall|flushdb)){END}", "{words} deletes data"),
+    (rf"{PROGRAM}(?:terraform|tofu)(?:\s-\S{{1,80}}){{0,3}}\sdestroy{END}", "{words} deletes infrastructure"),
+    (rf"{PROGRAM}kubectl(?:\s-\S{{1,80}}){{0,3}}\sdelete{END}", "{words} deletes resources of the cluster"),
+    (rf"{PROGRAM}helm (?:uninstall|delete){END}", "{words} deletes a release from the cluster"),
+    (rf"{PROGRAM}aws s3 (?:rm|rb){END}", "{words} deletes stored objects"),
+    (rf"{PROGRAM}gh (?:repo|release) delete{END}", "{words} deletes it from the host"),
+    (rf"{PROGRAM}sudo\s(?:-u|--user)", "sudo runs as another user"),
+    (rf"{PROGRAM}(?:sudo|doas){END}", "{words} runs with root rights"),
     (
-        rf"{_PROGRAM}(?P<words>git push){_GAP}(?P<flag>{_PUSH_FORCE}){_END}",
+        rf"{PROGRAM}(?P<words>git push){_GAP}(?P<flag>{_PUSH_FORCE}){END}",
         "{words} overwrites the remote branch",
     ),
-    (rf"{_PROGRAM}(?P<words>git push){_GAP}(?P<flag>--delete|-d){_END}", "{words} deletes the remote branch"),
-    (rf"{_PROGRAM}(?P<words>git reset){_GAP}(?P<flag>--hard){_END}", "{words} discards uncommitted changes"),
+    (rf"{PROGRAM}(?P<words>git push){_GAP}(?P<flag>--delete|-d){END}", "{words} deletes the remote branch"),
+    (rf"{PROGRAM}(?P<words>git reset){_GAP}(?P<flag>--hard){END}", "{words} discards uncommitted changes"),
     (
-        rf"{_PROGRAM}(?P<words>git clean){_GAP}(?P<flag>-(?!\w{{0,6}}n)\w{{0,6}}f\w{{0,6}}|--force){_END}",
+        rf"{PROGRAM}(?P<words>git clean){_GAP}(?P<flag>-(?!\w{{0,6}}n)\w{{0,6}}f\w{{0,6}}|--force){END}",
         "{words} deletes untracked files",
     ),
     (
-        rf"{_PROGRAM}(?P<words>git (?:checkout|switch)){_GAP}(?:--force|-f|--discard-changes|--|\.)(?!\S)",
+        rf"{PROGRAM}(?P<words>git (?:checkout|switch)){_GAP}(?:--force|-f|--discard-changes|--|\.)(?!\S)",
         "{words} discards uncommitted changes",
     ),
-    (rf"{_PROGRAM}git restore(?!{_GAP}(?:--staged|-S)(?!\S)){_END}", "{words} discards uncommitted changes"),
-    (rf"{_PROGRAM}git stash (?:drop|clear){_END}", "{words} deletes stashed changes"),
-    (rf"{_PROGRAM}git branch -D{_END}", "{words} deletes a branch, merged or not"),
-    (rf"{_PROGRAM}(?P<words>git commit){_GAP}(?P<flag>--amend){_END}", "{words} replaces the last commit"),
-    (rf"{_PROGRAM}(?P<words>git tag){_GAP}(?P<flag>-d|--delete){_END}", "{words} deletes a tag"),
-    (rf"{_PROGRAM}git (?:rebase|filter-branch|filter-repo){_END}", "{words} rewrites commits"),
-    (rf"{_PROGRAM}eval{_END}", "eval runs text as a command"),
-    (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-delete){_END}", "{words} deletes files"),
-    (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-exec|-execdir){_END}", "{words} runs a program for each file"),
+    (rf"{PROGRAM}git restore(?!{_GAP}(?:--staged|-S)(?!\S)){END}", "{words} discards uncommitted changes"),
+    (rf"{PROGRAM}git stash (?:drop|clear){END}", "{words} deletes stashed changes"),
+    (rf"{PROGRAM}git branch -D{END}", "{words} deletes a branch, merged or not"),
+    (rf"{PROGRAM}(?P<words>git commit){_GAP}(?P<flag>--amend){END}", "{words} replaces the last commit"),
+    (rf"{PROGRAM}(?P<words>git tag){_GAP}(?P<flag>-d|--delete){END}", "{words} deletes a tag"),
+    (rf"{PROGRAM}git (?:rebase|filter-branch|filter-repo){END}", "{words} rewrites commits"),
+    (rf"{PROGRAM}eval{END}", "eval runs text as a command"),
+    (rf"{PROGRAM}(?P<words>find){_GAP}(?P<flag>-delete){END}", "{words} deletes files"),
+    (rf"{PROGRAM}(?P<words>find){_GAP}(?P<flag>-exec|-execdir){END}", "{words} runs a program for each file"),
     (
-        rf"{_PROGRAM}(?P<words>(?:docker|podman)[ -]compose{_OPTIONS} down){_GAP}(?P<flag>-v|--volumes){_END}",
+        rf"{PROGRAM}(?P<words>(?:docker|podman)[ -]compose{_OPTIONS} down){_GAP}(?P<flag>-v|--volumes){END}",
         "{words} deletes volumes with their data",
     ),
-    (rf"{_PROGRAM}(?:docker|podman)[ -]compose{_OPTIONS} (?:down|rm){_END}", "{words} deletes containers"),
-    (rf"{_PROGRAM}(?:docker|podman)(?: container)? rm{_END}", "{words} deletes containers"),
-    (rf"{_PROGRAM}(?:docker|podman) (?:rmi|image rm){_END}", "{words} deletes images"),
-    (rf"{_PROGRAM}(?:docker|podman) volume (?:rm|prune){_END}", "{words} deletes volumes with their data"),
+    (rf"{PROGRAM}(?:docker|podman)[ -]compose{_OPTIONS} (?:down|rm){END}", "{words} deletes containers"),
+    (rf"{PROGRAM}(?:docker|podman)(?: container)? rm{END}", "{words} deletes containers"),
+    (rf"{PROGRAM}(?:docker|podman) (?:rmi|image rm){END}", "{words} deletes images"),
+    (rf"{PROGRAM}(?:docker|podman) volume (?:rm|prune){END}", "{words} deletes volumes with their data"),
     (
-        rf"{_PROGRAM}(?:docker|podman) (?:system|container|image|builder|network) prune{_END}",
+        rf"{PROGRAM}(?:docker|podman) (?:system|container|image|builder|network) prune{END}",
         "{words} deletes what is not in use",
     ),
     (
-        rf"{_PROGRAM}(?:(?:{_PUBLISHERS}) publish|twine upload|gem push){_END}",
+        rf"{PROGRAM}(?:(?:{_PUBLISHERS}) publish|twine upload|gem push){END}",
         "{words} uploads a package to its registry",
     ),
-    (rf"{_PROGRAM}(?:npm|pnpm|yarn(?: npm)?) unpublish{_END}", "{words} removes a package from its registry"),
-    (rf"{_PROGRAM}(?P<words>crontab){_GAP}(?P<flag>-r){_END}", "{words} deletes all scheduled commands"),
-    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:poweroff|halt|reboot){_END}", "{words} ends all programs"),
-    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:stop|kill|restart){_END}", "{words} ends a service"),
-    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:disable|mask){_END}", "{words} keeps a service from starting"),
-    (rf"{_PROGRAM}(?:shutdown|poweroff|halt){_END}", "{words} shuts down the machine"),
-    (rf"{_PROGRAM}reboot{_END}", "reboot restarts the machine"),
-    (rf"{_PROGRAM}(?:killall|pkill){_END}", "{words} ends all processes of that name"),
-    (rf"{_PROGRAM}kill -(?:s )?(?:9|KILL|SIGKILL){_END}", "{words} ends a process at once"),
-    (rf"{_PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} (?:0?777|a\+rwx){_END}", "{words} lets every user write"),
-    (rf"{_PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} [ug]?\+s{_END}", "{words} lets others use the rights of its owner"),
-    (rf"{_PROGRAM}chmod {_RECURSIVE}", "{words} changes permissions of whole folders"),
-    (rf"{_PROGRAM}(?:chown|chgrp) {_RECURSIVE}", "{words} changes the owner of whole folders"),
+    (rf"{PROGRAM}(?:npm|pnpm|yarn(?: npm)?) unpublish{END}", "{words} removes a package from its registry"),
+    (rf"{PROGRAM}(?P<words>crontab){_GAP}(?P<flag>-r){END}", "{words} deletes all scheduled commands"),
+    (rf"{PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:poweroff|halt|reboot){END}", "{words} ends all programs"),
+    (rf"{PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:stop|kill|restart){END}", "{words} ends a service"),
+    (rf"{PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:disable|mask){END}", "{words} keeps a service from starting"),
+    (rf"{PROGRAM}(?:shutdown|poweroff|halt){END}", "{words} shuts down the machine"),
+    (rf"{PROGRAM}reboot{END}", "reboot restarts the machine"),
+    (rf"{PROGRAM}(?:killall|pkill){END}", "{words} ends all processes of that name"),
+    (rf"{PROGRAM}kill -(?:s )?(?:9|KILL|SIGKILL){END}", "{words} ends a process at once"),
+    (rf"{PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} (?:0?777|a\+rwx){END}", "{words} lets every user write"),
+    (rf"{PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} [ug]?\+s{END}", "{words} lets others use the rights of its owner"),
+    (rf"{PROGRAM}chmod {_RECURSIVE}", "{words} changes permissions of whole folders"),
+    (rf"{PROGRAM}(?:chown|chgrp) {_RECURSIVE}", "{words} changes the owner of whole folders"),
     (r"(?<!\S)--privileged(?!\S)", "--privileged gives a container all rights on this machine"),
     (r"(?<!\S)--no-verify(?!\S)", "--no-verify skips the hooks"),
     (r"(?<!\S)--(?:delete|purge|prune)(?!\S)", "{words} can delete data"),
@@ -166,7 +167,7 @@ _SEPARATORS = lazy_pattern(r"(\|\|?|&&|[;\n&()`])")
 _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
 # Programs whose arguments are text: `echo rm -rf x` prints it.
 _PRINTING_PROGRAMS = frozenset({"echo", "printf", "grep", "rg"})
-_SHELL_PROGRAM = lazy_pattern(_SHELLS)
+_SHELL_PROGRAM = lazy_pattern(SHELLS)
 _GENERIC_REASONS = (NOT_READ_ONLY, "the option ")
 """Fragments of generic reasons of the judge. A danger replaces such a reason, because it is more specific."""
 

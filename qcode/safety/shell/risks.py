@@ -9,42 +9,38 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from qcode.safety.shell.dangers import without_text
+from qcode.safety.shell.dangers import END, PROGRAM, SHELLS, without_text
 from qcode.text.pattern import lazy_pattern
 
-# Each pattern is bounded, so the time is linear in the length of the command.
-_PROGRAM = r"(?<![\w./-])"
-_END = r"(?![\w-])"
-
-
-# The whole match of a pattern is risky, or only its group `push` or `volumes`, if it has one.
+# Each pattern is bounded, so the time is linear in the length of the command. The whole match of a pattern is risky, or
+# only its group `push` or `volumes`, if it has one.
 _RISKS = (
-    rf"{_PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|shred|dd){_END}",
+    rf"{PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|shred|dd){END}",
     r">\s{0,4}/dev/(?:sd|nvme|disk|mem|vd)\S{0,40}",
-    rf"{_PROGRAM}rm\s{{1,4}}(?:-[\w-]{{1,20}}\s{{1,4}}){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){_END}",
-    rf"\|\s{{0,4}}(?:sudo\s{{1,4}})?(?:(?:ba|da|z|k|fi)?sh|python3?|perl|ruby|node){_END}",
+    rf"{PROGRAM}rm\s{{1,4}}(?:-[\w-]{{1,20}}\s{{1,4}}){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){END}",
+    rf"\|\s{{0,4}}(?:sudo\s{{1,4}})?(?:{SHELLS}|python3?|perl|ruby|node){END}",
     r"(?i:\b(?:drop|truncate)\s{1,4}(?:table|database|schema)\b)",
-    rf"{_PROGRAM}(?:wipefs|dropdb|dropuser){_END}",
-    rf"{_PROGRAM}(?:sudo|doas){_END}",
-    rf"{_PROGRAM}eval{_END}",
+    rf"{PROGRAM}(?:wipefs|dropdb|dropuser){END}",
+    rf"{PROGRAM}(?:sudo|doas){END}",
+    rf"{PROGRAM}eval{END}",
     r"(?<!\S)-(?:delete|exec|execdir)(?!\S)",
-    rf"(?<!\S)--(?:force(?:-with-lease)?|hard|no-verify|purge|privileged|no-preserve-root|delete|prune){_END}",
-    rf"{_PROGRAM}git\s{{1,4}}push\b[^;&|\n]{{0,80}}?\s(?P<push>-\w{{0,4}}f|\+\S{{1,80}})(?!\S)",
-    rf"{_PROGRAM}git\s{{1,4}}clean\s{{1,4}}-\w{{1,8}}{_END}",
-    rf"{_PROGRAM}git\s{{1,4}}branch\s{{1,4}}-D{_END}",
+    rf"(?<!\S)--(?:force(?:-with-lease)?|hard|no-verify|purge|privileged|no-preserve-root|delete|prune){END}",
+    rf"{PROGRAM}git\s{{1,4}}push\b[^;&|\n]{{0,80}}?\s(?P<push>-\w{{0,4}}f|\+\S{{1,80}})(?!\S)",
+    rf"{PROGRAM}git\s{{1,4}}clean\s{{1,4}}-\w{{1,8}}{END}",
+    rf"{PROGRAM}git\s{{1,4}}branch\s{{1,4}}-D{END}",
     r"(?<!\S)--amend(?!\S)",
-    rf"{_PROGRAM}crontab\s{{1,4}}-r{_END}",
-    rf"{_PROGRAM}systemctl\s{{1,4}}(?:--\S{{1,20}}\s{{1,4}}){{0,2}}(?:stop|disable|mask|kill){_END}",
-    rf"{_PROGRAM}compose\b[^;&|\n]{{0,80}}?\sdown\s[^;&|\n]{{0,80}}?(?P<volumes>-v|--volumes)(?!\S)",
-    rf"{_PROGRAM}helm\s{{1,4}}(?:uninstall|delete){_END}",
-    rf"{_PROGRAM}(?:shutdown|reboot|poweroff|killall|pkill){_END}",
-    rf"{_PROGRAM}kill\s{{1,4}}-(?:9|KILL|SIGKILL){_END}",
-    rf"{_PROGRAM}chmod\s{{1,4}}(?:-\w{{1,6}}\s{{1,4}}){{0,3}}(?:0?777|a\+rwx|[ug]?\+s){_END}",
-    rf"{_PROGRAM}(?:npm|pnpm|yarn|cargo|poetry|uv)\s{{1,4}}publish{_END}",
-    rf"{_PROGRAM}(?:docker|podman)\s{{1,4}}(?:(?:container|image|volume)\s{{1,4}})?(?:rm|rmi){_END}",
-    rf"{_PROGRAM}(?:docker|podman)\s{{1,4}}\w{{1,12}}\s{{1,4}}prune{_END}",
-    rf"{_PROGRAM}(?:terraform\s{{1,4}}destroy|kubectl\s{{1,4}}delete){_END}",
-    rf"{_PROGRAM}(?:chmod|chown)\s{{1,4}}-\w{{0,4}}R\w{{0,4}}{_END}",
+    rf"{PROGRAM}crontab\s{{1,4}}-r{END}",
+    rf"{PROGRAM}systemctl\s{{1,4}}(?:--\S{{1,20}}\s{{1,4}}){{0,2}}(?:stop|disable|mask|kill){END}",
+    rf"{PROGRAM}compose\b[^;&|\n]{{0,80}}?\sdown\s[^;&|\n]{{0,80}}?(?P<volumes>-v|--volumes)(?!\S)",
+    rf"{PROGRAM}helm\s{{1,4}}(?:uninstall|delete){END}",
+    rf"{PROGRAM}(?:shutdown|reboot|poweroff|killall|pkill){END}",
+    rf"{PROGRAM}kill\s{{1,4}}-(?:9|KILL|SIGKILL){END}",
+    rf"{PROGRAM}chmod\s{{1,4}}(?:-\w{{1,6}}\s{{1,4}}){{0,3}}(?:0?777|a\+rwx|[ug]?\+s){END}",
+    rf"{PROGRAM}(?:npm|pnpm|yarn|cargo|poetry|uv)\s{{1,4}}publish{END}",
+    rf"{PROGRAM}(?:docker|podman)\s{{1,4}}(?:(?:container|image|volume)\s{{1,4}})?(?:rm|rmi){END}",
+    rf"{PROGRAM}(?:docker|podman)\s{{1,4}}\w{{1,12}}\s{{1,4}}prune{END}",
+    rf"{PROGRAM}(?:terraform\s{{1,4}}destroy|kubectl\s{{1,4}}delete){END}",
+    rf"{PROGRAM}(?:chmod|chown)\s{{1,4}}-\w{{0,4}}R\w{{0,4}}{END}",
 )
 _RISKY = lazy_pattern("|".join(_RISKS))
 
