@@ -141,7 +141,7 @@ def test_enter_after_a_pause_is_a_key_at_once() -> None:
     clock = FixedClock()
     parser = BurstParser(clock=clock)
     seen: list[object] = []
-    for key in "hi\r":
-        clock.now += 0.05
+    for pause, key in ((0.05, "h"), (0.05, "i"), (0.05, "\r"), (0.01, "\r"), (0.01, "\r")):
+        clock.now += pause
         seen += [message.key for message in parser.feed(key) if isinstance(message, events.Key)]
-    assert seen == ["h", "i", "enter"]
+    assert seen == ["h", "i", "enter", "enter", "enter"]

@@ -101,7 +101,10 @@ class BurstParser(AltKeyParser):
             self._burst += data
             self._burst_at = now
             return
-        self._text_at = now if is_text else float("-inf")
+        if not is_text:
+            self._text_at = float("-inf")
+        elif data.strip(_BLANKS):
+            self._text_at = now
         yield from super().feed(data)
 
     def tick(self) -> Iterable[Message]:
