@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.screen import Screen
 
-from qcode.agent.context.attachments import attachment_line
+from qcode.agent.context.attachments import attachment_line, restored_text
 from qcode.agent.sessions.shown import precedes_prompt
 from qcode.agent.settings import Setting
 from qcode.agent.trust.service import RESTRICTED_NOTICE
@@ -189,15 +189,15 @@ class AppView:
         self.prompt.save_draft()
 
     def _attached_texts(self) -> list[str]:
-        blocks = self._agent.conversation.attachments.blocks
+        blocks = (*self._agent.conversation.attachments.blocks, *self.prompt.unsent_asides)
         return [self._agent.redact(block.text) for block in blocks if isinstance(block, Text)]
 
     def _restore_attached(self, texts: tuple[str, ...]) -> None:
-        """Attach output of commands that the last process did not send, and show its cards."""
+        """Attach output of commands and side questions that the last process did not send, and show their cards."""
         blocks = tuple(Text(text) for text in texts if show_attached(text, self.transcript))
         self._agent.conversation.attach(blocks)
         if blocks:
-            self.notify("info", f"Restored the output of {count_text(len(blocks), 'command')} that was not sent.")
+            self.notify("info", restored_text(blocks))
 
     def _drop_attachment(self) -> None:
         """Remove the last attachment of the next prompt, if there is one."""

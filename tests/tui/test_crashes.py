@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.worker_manager import WorkerManager
 
+from qcode.agent.context.attachments import aside_block
 from qcode.agent.context.clipboard import ClipboardContent
 from qcode.agent.keys.connect import CheckedKey
 from qcode.protocol.approvals import Deny, ToolApproval, TurnOptions
@@ -483,6 +484,30 @@ def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not
     (killed,) = (tmp_path / "killed").iterdir()
     killed.rename(drafts / f"{2**40}.json")  # no process has this id
     drive(next_start, ScriptedConversation(), history_file=tmp_path / "history.jsonl")
+
+
+@pytest.mark.parametrize("typed", ["and why?", ""])
+def test_side_question_in_the_draft_of_a_killed_process_is_attached_again(tmp_path: Path, typed: str) -> None:
+    drafts = tmp_path / "drafts"
+
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        await run.type(prompt.asides.label("which file?", aside_block("which file?", "cart.py")) + f" {typed}")
+        prompt.save_draft()
+        shutil.copytree(drafts, tmp_path / "killed")
+
+    async def next_start(run: Running) -> None:
+        await run.until(lambda: "Restored 1 side question that was not sent." in run.text)
+        assert run.app.widgets.prompt.text.strip() == typed
+        (block,) = run.conversation.attachments.blocks
+        assert block == aside_block("which file?", "cart.py")
+
+    drive(test, history_file=tmp_path / "history.jsonl")
+    shutil.rmtree(drafts)
+    drafts.mkdir()
+    (killed,) = (tmp_path / "killed").iterdir()
+    killed.rename(drafts / f"{2**40}.json")  # no process has this id
+    drive(next_start, history_file=tmp_path / "history.jsonl")
 
 
 def test_queued_command_is_stored_as_typed_so_that_it_gets_its_options_again(tmp_path: Path) -> None:

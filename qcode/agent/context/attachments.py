@@ -11,7 +11,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -267,6 +267,16 @@ def unnamed_attachments(blocks: Iterable[Block], *, has_labels: bool) -> tuple[T
     kinds = ("shell", "job") if has_labels else ("shell", "job", "aside")
     texts = ((block, parse_attached(block.text)) for block in blocks if isinstance(block, Text))
     return tuple(block for block, attached in texts if attached is not None and attached.kind in kinds)
+
+
+def restored_text(blocks: Sequence[Text]) -> str:
+    """Return the notice about command output and side questions that an ended process did not send."""
+    commands = len(unnamed_attachments(blocks, has_labels=True))
+    asides = len(blocks) - commands
+    parts = [f"the output of {count_text(commands, 'command')}"] if commands else []
+    parts += [count_text(asides, "side question")] if asides else []
+    were = "were" if asides > 1 or len(parts) > 1 else "was"
+    return f"Restored {' and '.join(parts)} that {were} not sent."
 
 
 def hook_notice(text: str) -> str:

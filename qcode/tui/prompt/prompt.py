@@ -130,6 +130,11 @@ class Prompt(EditingArea):
         # Pastes are expanded last, because text in a paste that looks like a label stays as it is.
         return self.pastes.expand(self.images.with_file_mentions(self.asides.without_labels(text)))
 
+    @property
+    def unsent_asides(self) -> tuple[Text, ...]:
+        """The side questions whose labels are in the prompt or in the queue."""
+        return self.asides.blocks_in("\n".join((self.text, *self.queued_texts())))
+
     def save_draft(self) -> None:
         """Store the text, the queue and the attached output, so that the next start can restore them after a crash.
 
@@ -140,7 +145,8 @@ class Prompt(EditingArea):
         self._is_draft_scheduled = False
         # The queued prompts are stored as typed, so that their `/commands` and mentions still work after a restart.
         texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
-        texts = [text for text in texts if text and not is_secret(text)]
+        # A text that still has a label of a side question is nothing but labels. They are stored with the output.
+        texts = [text for text in texts if text and not is_secret(text) and not self.asides.labels.labels_in(text)]
         self.prompt_history.draft_file.save(UnsentPrompt("\n\n".join(texts), tuple(self.attached_texts())))
 
     def restore_draft(self) -> bool:
