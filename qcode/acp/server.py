@@ -7,13 +7,9 @@ parameters are errors. Flags of the command line apply to every session; a clien
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer
 
 PROTOCOL_VERSION = 1
-PAGE_SIZE = 50
-"""The number of sessions in a response to `session/list`."""
 CLOSE_S = 1.0
 """How long all sessions may take to end after the client has disconnected."""
 Method = Callable[[JsonObject], Awaitable[MethodResult | None]]
@@ -287,8 +281,10 @@ class Server:
             if not (isinstance(cwd, str) and os.path.isabs(cwd)):  # noqa: PTH117  # text only
                 raise invalid('"cwd" must be an absolute path')
             folder = str(Path(cwd))
-        after = _read_cursor(params.get("cursor"))
-        return MethodResult(await asyncio.to_thread(_session_page, folder, after))
+        from qcode.acp.session_list import read_cursor, session_page
+
+        after = read_cursor(params.get("cursor"))
+        return MethodResult(await asyncio.to_thread(session_page, folder, after))
 
     async def _close(self, params: JsonObject) -> MethodResult:
         session = self._session(params)
@@ -301,8 +297,10 @@ class Server:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
+        from qcode.acp.session_list import delete_session
+
         try:
-            await asyncio.to_thread(_delete_stored_session, session_id)
+            await asyncio.to_thread(delete_session, session_id)
         except QcodeError as error:
             raise WireError(INTERNAL_ERROR, one_line(str(error), 1_000), error.info) from None
         return MethodResult({})
@@ -385,48 +383,3 @@ def _check_exists(state_dir: Path, root: Path, session_id: str) -> None:
 
     if session_id not in SessionStore(state_dir, root).ids():
         raise SessionNotFound(f'no session "{one_line(session_id, 80)}" in this folder')
-
-
-def _read_cursor(cursor: Json) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    value: Json = None
-    if isinstance(cursor, str):
-        with suppress(binascii.Error, ValueError, RecursionError):
-            value = json.loads(base64.b64decode(cursor, validate=True))
-    match value:
-        case [int(changed), str(session_id)]:
-            return changed, session_id
-        case _:
-            raise invalid("the cursor is not valid")
-
-
-def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
-    """Return a page of the stored sessions of a folder, or of all folders, newest first; `after` is the cursor."""
-    from qcode.agent.sessions.store import stored_sessions
-    from qcode.config.paths import ConfigPaths
-
-    sessions = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE_SIZE + 1)
-    rows: list[Json] = []
-    for _, summary in sessions[:PAGE_SIZE]:
-        row: JsonObject = {
-            "sessionId": summary.session_id,
-            "cwd": summary.cwd,
-            "updatedAt": summary.updated.isoformat(),
-        }
-        if summary.title:
-            row["title"] = one_line(summary.title, 200)
-        rows.append(row)
-    page: JsonObject = {"sessions": rows}
-    if len(sessions) > PAGE_SIZE:
-        changed, last = sessions[PAGE_SIZE - 1]
-        cursor = json.dumps([changed, last.session_id]).encode()
-        page["nextCursor"] = base64.b64encode(cursor).decode()
-    return page
-
-
-def _delete_stored_session(session_id: str) -> None:
-    from qcode.agent.sessions.store import delete_stored
-    from qcode.config.paths import ConfigPaths
-
-    delete_stored(ConfigPaths.from_env(os.environ).state_dir, session_id)

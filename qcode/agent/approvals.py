@@ -223,7 +223,7 @@ class PendingCalls:
     async def _judge_by_permission_hooks(
         self, policy: Policy, request: AskApproval, resolved: ResolvedCall, hook_verdict: Verdict | None
     ) -> ApprovalAnswered | CallApproval | None:
-        """Judge a call that asks by its PermissionRequest hooks; return None if they decide and change nothing."""
+        """Judge a call that asks by its PermissionRequest hooks; return None if they leave it to the user."""
         if self.hooks is None:
             return None
         call = request.call

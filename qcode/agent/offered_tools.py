@@ -20,13 +20,22 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedParameter:
+    """A parameter of an offered tool."""
+
+    name: str
+    """The name; that of an optional parameter ends in `?`."""
+    description: str
+    """The description, or the type if there is none; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
 class OfferedTool:
     """A tool that the model is currently offered. Texts from a tool server may contain control characters."""
 
     name: str
     description: str
-    parameters: tuple[tuple[str, str], ...]
-    """The names of the parameters with their descriptions."""
+    parameters: tuple[OfferedParameter, ...]
     origin: str
     """The origin of the tool as text for the user."""
     effect: str
@@ -88,11 +97,13 @@ def _effect(spec: ToolSpec, policy: Policy) -> str:
     return _EFFECTS[verdict.verdict]
 
 
-def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
-    """Return the parameters with their descriptions; the name of an optional parameter ends in `?`."""
+def _parameters(spec: ToolSpec) -> tuple[OfferedParameter, ...]:
     properties = spec.parameters.get("properties")
-    rows = properties.items() if isinstance(properties, dict) else ()
-    return tuple((name if name in spec.required else f"{name}?", _parameter_text(schema)) for name, schema in rows)
+    schemas = properties if isinstance(properties, dict) else {}
+    return tuple(
+        OfferedParameter(name if name in spec.required else f"{name}?", _parameter_text(schema))
+        for name, schema in schemas.items()
+    )
 
 
 def _parameter_text(schema: Json) -> str:
@@ -135,7 +146,7 @@ def tool_text(tool: OfferedTool) -> str:
         "",
         one_line(tool.description, 4_000),
         *(["", "Arguments"] if tool.parameters else []),
-        *(f"  {one_line(name)}  {one_line(description)}" for name, description in tool.parameters),
+        *(f"  {one_line(parameter.name)}  {one_line(parameter.description)}" for parameter in tool.parameters),
     ]
     if tool.server:
         lines += ["", f"/mcp {tool.server} shows its server."]

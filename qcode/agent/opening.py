@@ -106,8 +106,9 @@ class AgentParts:
         )
         scratch = Scratch()
         search = _search_access(context)
-        policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
-        self.permissions = Permissions(policy, origins_of(context))
+        policy = self._policy_for_search(policy_of(context), search)
+        sandbox = self._open_sandbox(policy, scratch)
+        self.permissions = Permissions(_with_sandbox(policy, sandbox, scratch), origins_of(context))
         self.memory = self._memory()
         self.prompts = self._prompts()
         subagents = kinds_of(context)
@@ -148,16 +149,16 @@ class AgentParts:
 
     def _use_hooks(self, program_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
         """Connect the configured hooks and `program_hooks`; return lines about hooks that cannot be used."""
-        settings, conversation = self.context.settings.hooks, self.conversation
-        if not program_hooks and not settings.has_any:
+        if not program_hooks and not self.context.settings.hooks.has_any:
             return ()
         from qcode.agent.hooks.connect import connect_hooks
         from qcode.agent.hooks.session import SessionFacts
 
+        conversation = self.conversation
         source = "resume" if conversation.messages else "startup"
         if self.context.options.fork_session:
             source = "fork"
-        hooks, problems = connect_hooks(
+        connected = connect_hooks(
             self.context,
             program_hooks,
             lambda: SessionFacts(conversation.session_id, conversation.mode, conversation.model),
@@ -165,9 +166,9 @@ class AgentParts:
             redact=self.redact,
             source=source,
         )
-        if hooks is not None:
-            conversation.use_hooks(hooks)
-        return problems
+        if connected.hooks is not None:
+            conversation.use_hooks(connected.hooks)
+        return connected.problems
 
     def _memory(self) -> InstructionFiles:
         context = self.context
@@ -432,9 +433,10 @@ class AgentParts:
         self._on_failure.callback(recording.close)
         return recording
 
-    def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
-        """Return the policy with the sandbox of this machine; raise `QcodeError` if a required sandbox is missing."""
-        settings, home = self.context.settings, self.context.env.get("HOME", "")
+    def _open_sandbox(self, policy: Policy, scratch: Scratch) -> SessionSandbox:
+        """Return the sandbox of this machine; raise `QcodeError` if the settings require one and none works."""
+        settings = self.context.settings
+        home = self.context.env.get("HOME", "")
         home_path = Path(home) if home else None
         scope = SandboxScope(
             policy.root, policy.added_folders, scratch.path, home_path, policy.qcode_folders, policy.search_path
@@ -444,8 +446,7 @@ class AgentParts:
             origin = settings.origin("tools.sandbox")
             text = f'{origin}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
             raise QcodeError(text, ExitCode.BAD_CONFIG)
-        probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.refresh())
-        return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
+        return sandbox
 
     def redact(self, text: str) -> str:
         """Return a text without the keys of this run."""
@@ -459,6 +460,12 @@ class AgentParts:
         from qcode.safety.redaction import Redactor
 
         return Redactor((*self._secrets, *self.context.keys.known_keys()))
+
+
+def _with_sandbox(policy: Policy, sandbox: SessionSandbox, scratch: Scratch) -> Policy:
+    """Return the policy that knows what the sandbox supports; commands may only read the scratch folder."""
+    probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.refresh())
+    return replace(policy, read_only=(scratch.path,), probes=probes)
 
 
 @dataclass(frozen=True, slots=True)

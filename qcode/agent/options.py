@@ -409,11 +409,13 @@ class RunContext:
         """
         # Not loaded by a program that only creates `Options`.
         from qcode.agent.context.project import find_project_root, resolve_added_folder
-        from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
+        from qcode.agent.keys.keys import open_keys
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
 
-        schema, options = _with_schema(_convert(options))
+        options = _convert(options)
+        schema = _answer_schema(options)
+        options = _asking_for(schema, options)
         folder = _folder(options.cwd)
         root = find_project_root(folder)
         added_folders = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
@@ -433,9 +435,7 @@ class RunContext:
             reads_project=options.reads_project,
             warnings=tuple(options.notices),
         )
-        wait_s = ATTENDED_TIMEOUT_S if is_attended else UNATTENDED_TIMEOUT_S
-        store = partial(key_store, paths.state_dir, env, timeout_s=wait_s, on_wait=on_wait)
-        keys = Keys(env, store, key_commands(settings, paths.config_dir))
+        keys = open_keys(env, settings, paths, is_attended=is_attended, on_wait=on_wait)
         return cls(
             options=options, env=env, paths=paths, settings=settings, keys=keys, folder=folder, root=root,
             is_attended=is_attended, is_trusted=is_trusted, exit_tools=exit_tools, added_folders=added_folders,
@@ -497,15 +497,21 @@ def _exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
     return read_exit_tools(Path(path))
 
 
-def _with_schema(options: Options) -> tuple[AnswerSchema | None, Options]:
-    """Return the schema of the answer, and the options with a system prompt that asks for it."""
+def _answer_schema(options: Options) -> AnswerSchema | None:
+    """Return the schema of the answer; None if the options name none."""
     if options.json_schema is None:
-        return None, options
+        return None
     from qcode.agent.programs.answer_schema import read_schema
 
-    schema = read_schema(options.json_schema)
+    return read_schema(options.json_schema)
+
+
+def _asking_for(schema: AnswerSchema | None, options: Options) -> Options:
+    """Return the options with a system prompt that asks for an answer of this schema, if there is one."""
+    if schema is None:
+        return options
     instructions = "\n\n".join(text for text in (options.append_system_prompt, schema.instructions) if text)
-    return schema, replace(options, append_system_prompt=instructions)
+    return replace(options, append_system_prompt=instructions)
 
 
 def _check_flags(options: Options) -> None:

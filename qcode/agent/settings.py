@@ -80,7 +80,8 @@ class SettingsService:
     def settings(self) -> tuple[Setting, ...]:
         """Return all settings; raise `ValueError` with one line if a file cannot be read."""
         try:
-            settings, user_values = self._read()
+            settings = self._load()
+            user_values = self._user_values()
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return tuple(self._setting(row, settings, user_values) for row in setting_rows(settings))
@@ -102,10 +103,11 @@ class SettingsService:
             raise ValueError(f"{error}.") from None
         return next(setting for setting in self.settings() if setting.name == name)
 
-    def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
+    def _load(self) -> Settings:
+        """Load the settings of the session again from their files."""
         context = self._context
         options = context.options
-        settings = load(
+        return load(
             context.paths,
             context.env,
             options.flags(),
@@ -115,8 +117,11 @@ class SettingsService:
             user_config=options.user_config,
             reads_project=options.reads_project,
         )
+
+    def _user_values(self) -> Mapping[tuple[str, ...], object]:
+        """Return the values of the user's own file by their path."""
         user_layer = file_layer(self._file, "user")
-        return settings, {path: entry.value for path, entry in user_layer.values.items()}
+        return {path: entry.value for path, entry in user_layer.values.items()}
 
     def _setting(self, row: SettingRow, settings: Settings, user_values: Mapping[tuple[str, ...], object]) -> Setting:
         from qcode.config.edit import is_changeable

@@ -116,19 +116,18 @@ class PromptCounter:
         Without `threshold`, messages that the provider has not counted are estimated. With it, they are counted,
         unless the estimate already shows clearly whether the prompt exceeds that many tokens.
         """
-        prefix_tokens, messages = self._counted_prefix(request)
+        counted = self._counted_prefix(request)
         is_estimated = threshold is None or self.is_clear_from_bytes(request, threshold)
         measure: Measure = estimate_text if is_estimated else self.measure
-        tokens = self._sum(request, prefix_tokens, messages, measure)
-        is_counted = (
-            prefix_tokens is not None and 100 * (tokens - prefix_tokens) <= MAX_ESTIMATED_PERCENT * prefix_tokens
-        )
-        return PromptSize(tokens, is_counted)
+        tokens = self._sum(request, counted, measure)
+        if counted is None:
+            return PromptSize(tokens, is_counted=False)
+        estimated_tokens = tokens - counted.tokens
+        return PromptSize(tokens, is_counted=100 * estimated_tokens <= MAX_ESTIMATED_PERCENT * counted.tokens)
 
     def bound_of(self, request: ModelRequest) -> int:
         """Return an upper bound of `size_of` without counting."""
-        prefix_tokens, messages = self._counted_prefix(request)
-        return self._sum(request, prefix_tokens, messages, bound_text)
+        return self._sum(request, self._counted_prefix(request), bound_text)
 
     def is_clear_from_bytes(self, request: ModelRequest, threshold: int) -> bool:
         """Return whether the size in bytes is enough to tell if `request` exceeds `threshold` tokens."""
@@ -169,19 +168,18 @@ class PromptCounter:
         self.context_tokens = input_tokens + output_tokens
         self._counts = [_ProviderCount(messages, input_tokens)]
 
-    def _counted_prefix(self, request: ModelRequest) -> tuple[int | None, tuple[Message, ...]]:
-        """Return the provider's count for the longest counted prefix of `request`, and the messages after it."""
+    def _counted_prefix(self, request: ModelRequest) -> _ProviderCount | None:
+        """Return the provider's count for the longest counted prefix of `request`; None if none is counted."""
         for count in self._counts:
-            length = len(count.messages)
-            if request.messages[:length] == count.messages:
-                return count.tokens, request.messages[length:]
-        return None, request.messages
+            if request.messages[: len(count.messages)] == count.messages:
+                return count
+        return None
 
-    def _sum(
-        self, request: ModelRequest, prefix_tokens: int | None, messages: tuple[Message, ...], measure: Measure
-    ) -> int:
-        before = prefix_tokens if prefix_tokens is not None else self._size_fixed(request, measure)
-        return before + size_messages(messages, measure)
+    def _sum(self, request: ModelRequest, counted: _ProviderCount | None, measure: Measure) -> int:
+        """Return the tokens of `request`: those of the counted prefix, and the measured size of the rest."""
+        if counted is None:
+            return self._size_fixed(request, measure) + size_messages(request.messages, measure)
+        return counted.tokens + size_messages(request.messages[len(counted.messages) :], measure)
 
     def _size_fixed(self, request: ModelRequest, measure: Measure) -> int:
         """Return the size of the part that all requests share: the system prompt and the tools."""

@@ -1,4 +1,4 @@
-"""The redaction of secrets in text for a session file, a log or a crash report.
+"""The redaction of secrets in texts and messages for a session file, a log or a crash report.
 
 A `Redactor` replaces the values that it was created with, also as written in JSON and URLs. It also replaces text in
 the format of a well-known key, values after a name such as `x-api-key:`, and passwords in URLs. It does not recognize
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
+from qcode.protocol.messages import Block, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.safety.secret import REDACTED, Secret
+from qcode.text.json import Json, parse_object
 from qcode.text.pattern import lazy_pattern
 
 _MIN_SECRET_CHARS = 6
@@ -184,3 +187,42 @@ def _end_of_run(text: str, start: int) -> int:
     """Return the end of the characters from `start` that a part of a JSON Web Token can contain."""
     run = _JWT_CHARS.match(text, start)
     return run.end() if run is not None else start
+
+
+def redact_message(message: Message, redact: Callable[[str], str]) -> Message:
+    return replace(message, blocks=tuple(redact_block(block, redact) for block in message.blocks))
+
+
+def redact_block(block: Block, redact: Callable[[str], str]) -> Block:
+    match block:
+        case Text() | Reasoning():
+            return replace(block, text=redact(block.text))
+        case ToolCall():
+            return redact_call(block, redact)
+        case ToolResult():
+            return replace(block, content=redact(block.content))
+        case _:
+            return block
+
+
+def redact_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
+    return replace(call, arguments=redact_arguments(call.arguments, redact))
+
+
+def redact_arguments(arguments: str, redact: Callable[[str], str]) -> str:
+    """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
+    text = redact(arguments)
+    parsed = parse_object(arguments)
+    if text != arguments and parsed is not None and parse_object(text) is None:
+        return json.dumps(_redacted_json(parsed, redact), ensure_ascii=False)
+    return text
+
+
+def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted_json(item, redact) for item in value]
+    if isinstance(value, dict):
+        return {redact(name): _redacted_json(item, redact) for name, item in value.items()}
+    return value

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from qcode.acp import server
+from qcode.acp import session_list
 from qcode.acp.commands import BUILT_IN
 from qcode.acp.updates import replay
 from qcode.agent.agent import Agent
@@ -156,7 +156,7 @@ def test_session_that_is_open_elsewhere_offers_a_copy(connect: Connect, work: Pa
 def test_list_has_all_folders_newest_first_in_pages(
     connect: Connect, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "PAGE_SIZE", 5)
+    monkeypatch.setattr(session_list, "PAGE_SIZE", 5)
     other = tmp_path / "other"
     other.mkdir()
     count = 7

@@ -188,7 +188,8 @@ class InstructionLoader:
         if content is None:
             self.notices.append(f"cannot read {label}")
             return
-        data, size = content
+        data = content.data
+        size = content.file_size
         if b"\0" in data:
             self.notices.append(f"{label} is not text and was not read")
             return
@@ -252,8 +253,17 @@ def _label(path: Path, within: Path) -> str:
     return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
 
 
-def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
-    """Return at most `max_bytes` bytes of a regular file, truncated at a line end, and its size. Follows no link."""
+@dataclass(frozen=True, slots=True)
+class _FileStart:
+    """The first lines of a file."""
+
+    data: bytes
+    file_size: int
+    """The size of the whole file in bytes."""
+
+
+def _read(real_path: Path, max_bytes: int) -> _FileStart | None:
+    """Return at most `max_bytes` bytes of a regular file, truncated at a line end. Follows no link."""
     try:
         handle = os.open(real_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -267,10 +277,11 @@ def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
     except OSError:
         return None
     if len(data) <= max_bytes:
-        return data, len(data)
+        return _FileStart(data, len(data))
     prefix = data[:max_bytes]
     whole_lines = prefix[: prefix.rfind(b"\n") + 1]
-    return whole_lines or prefix.decode("utf-8", "ignore").encode(), max(status.st_size, len(data))
+    file_size = max(status.st_size, len(data))
+    return _FileStart(whole_lines or prefix.decode("utf-8", "ignore").encode(), file_size)
 
 
 def _attribute(text: str) -> str:

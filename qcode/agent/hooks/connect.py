@@ -14,6 +14,17 @@ from qcode.agent.hooks.session import SessionFacts, SessionHooks
 from qcode.agent.hooks.sources import configured_hooks
 from qcode.agent.options import RunContext
 from qcode.protocol.errors import UsageError
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedHooks:
+    """The result of `connect_hooks`."""
+
+    hooks: SessionHooks | None
+    """None if no hook is configured."""
+    problems: tuple[str, ...]
+    """A line for each hook that cannot be used."""
 
 
 def connect_hooks(
@@ -24,8 +35,8 @@ def connect_hooks(
     scratch: Callable[[], Path],
     redact: Callable[[str], str],
     source: str,
-) -> tuple[SessionHooks | None, tuple[str, ...]]:
-    """Return the hooks of a session, None without hooks, and a line for each hook that cannot be used.
+) -> ConnectedHooks:
+    """Create the hooks of a session.
 
     `facts` returns the current state of the session; `source` is `startup`, `resume` or `fork`. Raise `UsageError` for
     an invalid hook of the program.
@@ -40,7 +51,7 @@ def connect_hooks(
     handlers += program_handlers
     handlers += [handler for handler in configured.handlers if handler.origin == "project"]
     if not handlers and not configured.unused:
-        return None, configured.problems
+        return ConnectedHooks(None, configured.problems)
     runner = HookRunner(handlers, folder=context.folder, root=context.root, environment=context.env)
     hooks = SessionHooks(
         runner,
@@ -52,4 +63,4 @@ def connect_hooks(
         source=source,
     )
     hooks.unused = configured.unused
-    return hooks, configured.problems
+    return ConnectedHooks(hooks, configured.problems)

@@ -17,11 +17,11 @@ from typing import Literal
 
 from qcode.agent.imports.session import NO_RESULT, ImportedCompaction, ImportedSession
 from qcode.agent.sessions.file import Lock, make_private, sync_folder
-from qcode.agent.sessions.records import redact_message
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, header_of
 from qcode.protocol.errors import SessionError
 from qcode.protocol.messages import Message, ToolResult
+from qcode.safety.redaction import redact_message
 from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 

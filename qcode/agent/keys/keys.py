@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:
     from qcode.agent.keys.store import KeyLocation, KeyStore
+    from qcode.config.paths import ConfigPaths
     from qcode.config.settings import Settings
 
 SERVICE = "qcode"
@@ -230,6 +231,20 @@ def key_commands(settings: Settings, folder: Path) -> KeyCommands:
     """Return the commands of the configuration in `folder`."""
     commands = {name: provider.api_key_command for name, provider in settings.providers.items()}
     return KeyCommands({name: command for name, command in commands.items() if command}, folder)
+
+
+def open_keys(
+    env: Mapping[str, str],
+    settings: Settings,
+    paths: ConfigPaths,
+    *,
+    is_attended: bool,
+    on_wait: Callable[[], None] | None,
+) -> Keys:
+    """Return the keys of a run. `on_wait` is called if the keyring is slow; a user who sees that is given more time."""
+    timeout_s = ATTENDED_TIMEOUT_S if is_attended else UNATTENDED_TIMEOUT_S
+    store = partial(key_store, paths.state_dir, env, timeout_s=timeout_s, on_wait=on_wait)
+    return Keys(env, store, key_commands(settings, paths.config_dir))
 
 
 def key_store(

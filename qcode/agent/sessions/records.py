@@ -1,4 +1,4 @@
-"""Converts messages, attempts and records of the history to JSON and back, and records to lines; redacts messages.
+"""Converts messages, attempts and records of the history to JSON and back, and records to lines.
 
 Parsing is strict: a value of the wrong type raises `ValueError`. A line is one JSON object followed by a newline.
 Other characters that some programs treat as a line end are escaped: control characters, U+0085, U+2028 and U+2029.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast, get_args, overload
 
@@ -46,7 +46,8 @@ from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Ro
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Usage
-from qcode.text.json import Json, JsonObject, count_in, finite_in, parse_object, text_in, texts_in
+from qcode.safety.redaction import redact_arguments
+from qcode.text.json import Json, JsonObject, count_in, finite_in, text_in, texts_in
 
 _USAGE_FIELDS = tuple(member.name for member in fields(Usage))
 _ATTEMPT_KINDS = frozenset(get_args(AttemptKind))
@@ -387,19 +388,31 @@ def _as_object(value: Json) -> JsonObject:
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = ("\x85", "\u2028", "\u2029")
-_SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
-    "notice": (Notice, {"level": str, "text": str}),
-    "retry": (Retry, {"is_continuation": bool, "reason": str, "attempt": int, "max_tokens": int}),
-    "escalated": (OutputEscalated, {"from_tokens": int, "to_tokens": int}),
-    "restored": (PartialRestored, {"text": str}),
-    "compacted": (Compacted, {"before_tokens": int, "after_tokens": int, "kind": str}),
-    "thought": (Thought, {"seconds": float}),
-    "prompt": (ShownPrompt, {"text": str}),
-    "question": (ShownQuestion, {"call_id": str, "diff": str, "arguments": str}),
-    "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str, "seconds": float}),
+_SHOWN_CLASSES: Mapping[str, type[Any]] = {
+    "notice": Notice,
+    "retry": Retry,
+    "escalated": OutputEscalated,
+    "restored": PartialRestored,
+    "compacted": Compacted,
+    "thought": Thought,
+    "prompt": ShownPrompt,
+    "question": ShownQuestion,
+    "job": StoredJob,
 }
-"""The classes of shown events with the types of their stored fields, by their name in the file."""
-_SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
+"""The classes of shown events by their name in the file."""
+_SHOWN_TYPE_NAMES = {cls: name for name, cls in _SHOWN_CLASSES.items()}
+_SHOWN_FIELDS: Mapping[type[Any], Mapping[str, type]] = {
+    Notice: {"level": str, "text": str},
+    Retry: {"is_continuation": bool, "reason": str, "attempt": int, "max_tokens": int},
+    OutputEscalated: {"from_tokens": int, "to_tokens": int},
+    PartialRestored: {"text": str},
+    Compacted: {"before_tokens": int, "after_tokens": int, "kind": str},
+    Thought: {"seconds": float},
+    ShownPrompt: {"text": str},
+    ShownQuestion: {"call_id": str, "diff": str, "arguments": str},
+    StoredJob: {"number": int, "since": int, "state": str, "output": str, "seconds": float},
+}
+"""The stored fields of each class with their types."""
 
 
 def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
@@ -451,9 +464,10 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
             arguments = redact_arguments(event.arguments, redact)
             record = {"type": "question", "call_id": event.call_id, "diff": redact(event.diff), "arguments": arguments}
         case _:
-            name = _SHOWN_TYPE_NAMES[type(event)]
-            values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
-            record = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
+            record = {"type": _SHOWN_TYPE_NAMES[type(event)]}
+            for field in _SHOWN_FIELDS[type(event)]:
+                value = getattr(event, field)
+                record[field] = redact(value) if isinstance(value, str) else value
     return {**record, "at": item.offset} if item.offset else record
 
 
@@ -469,9 +483,10 @@ def shown_from_json(value: Json) -> ShownItem | None:
         return ShownItem(_turn_from_json(value), offset)
     if name == "searched":
         return ShownItem(_searched_from_json(value), offset)
-    if name not in _SHOWN_FIELDS:
+    if name not in _SHOWN_CLASSES:
         return None
-    cls, kinds = _SHOWN_FIELDS[name]
+    cls = _SHOWN_CLASSES[name]
+    kinds = _SHOWN_FIELDS[cls]
     # An earlier version did not store the duration of a job.
     values = {field: value.get(field, 0.0 if kind is float else None) for field, kind in kinds.items()}
     for field, kind in kinds.items():
@@ -557,42 +572,3 @@ def to_line(record: JsonObject) -> bytes:
     except UnicodeEncodeError:
         # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
         return json.dumps(record, separators=(",", ":")).encode() + b"\n"
-
-
-def redact_message(message: Message, redact: Callable[[str], str]) -> Message:
-    return replace(message, blocks=tuple(redact_block(block, redact) for block in message.blocks))
-
-
-def redact_block(block: Block, redact: Callable[[str], str]) -> Block:
-    match block:
-        case Text() | Reasoning():
-            return replace(block, text=redact(block.text))
-        case ToolCall():
-            return redact_call(block, redact)
-        case ToolResult():
-            return replace(block, content=redact(block.content))
-        case _:
-            return block
-
-
-def redact_call(call: ToolCall, redact: Callable[[str], str]) -> ToolCall:
-    return replace(call, arguments=redact_arguments(call.arguments, redact))
-
-
-def redact_arguments(arguments: str, redact: Callable[[str], str]) -> str:
-    """Redact arguments so that they stay valid JSON: as text if possible, otherwise value by value."""
-    text = redact(arguments)
-    parsed = parse_object(arguments)
-    if text != arguments and parsed is not None and parse_object(text) is None:
-        return json.dumps(_redacted_json(parsed, redact), ensure_ascii=False)
-    return text
-
-
-def _redacted_json(value: Json, redact: Callable[[str], str]) -> Json:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list):
-        return [_redacted_json(item, redact) for item in value]
-    if isinstance(value, dict):
-        return {redact(name): _redacted_json(item, redact) for name, item in value.items()}
-    return value

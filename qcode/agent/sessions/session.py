@@ -33,9 +33,6 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     move_to_json,
     ranges_to_json,
-    redact_block,
-    redact_call,
-    redact_message,
     result_to_json,
     shown_to_json,
     stored_to_json,
@@ -50,6 +47,7 @@ from qcode.protocol.events import (
     ToolFinished,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.safety.redaction import redact_block, redact_call, redact_message
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 

@@ -266,7 +266,7 @@ class SessionStore:
     def delete(self, prefix: str) -> str:
         """Delete a session and return its id. Raise `SessionBusy` if it is open anywhere."""
         session_id = self.find(prefix)
-        _remove(self._path(session_id))
+        remove_session(self._path(session_id))
         return session_id
 
     def _path(self, session_id: str) -> Path:
@@ -362,38 +362,7 @@ class SessionSummary:
     """The id of the original if the session is a fork, otherwise empty."""
 
 
-def stored_sessions(
-    state_dir: Path, *, cwd: str | None, after: tuple[int, str] | None, count: int
-) -> list[tuple[int, SessionSummary]]:
-    """Return at most `count` sessions, newest first: of all projects, or only those that started in `cwd`.
-
-    Each summary is preceded by the time of the last change in nanoseconds. `after` is the time and the id of the last
-    session of the previous page. Only as many files as needed are read.
-    """
-    files: list[tuple[int, str, Path]] = []
-    for path in (state_dir / "sessions").glob("*/*.jsonl"):
-        with suppress(OSError):
-            files.append((path.stat().st_mtime_ns, path.stem, path))
-    summaries: list[tuple[int, SessionSummary]] = []
-    for changed, session_id, path in sorted(files, reverse=True):
-        if len(summaries) == count:
-            break
-        if after is not None and (changed, session_id) >= after:
-            continue
-        summary = summarize(path)
-        if summary is not None and summary.cwd and cwd in (None, summary.cwd):
-            summaries.append((changed, summary))
-    return summaries
-
-
-def delete_stored(state_dir: Path, session_id: str) -> None:
-    """Delete the session with this id in any project; ignore an unknown id. Raise `SessionBusy` if it is open."""
-    for path in (state_dir / "sessions").glob("*/*.jsonl"):
-        if path.stem == session_id:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
+def remove_session(path: Path) -> None:
     """Remove a session with all its files. Raise `SessionBusy` if it is open, or `SessionError`."""
     import shutil
 

@@ -24,7 +24,6 @@ from qcode.agent.sessions.loader import (
     STILL_RUNNING,
     assemble,
 )
-from qcode.agent.sessions.records import redact_message
 from qcode.agent.sessions.shown import ShownResult, precedes_prompt, typed_prompt
 from qcode.agent.usage import TurnUsage, recorded_usage
 from qcode.protocol.events import DECLINED, TurnEnded
@@ -32,6 +31,7 @@ from qcode.protocol.messages import PLACEHOLDER_KEY, Image, Message, Text, ToolC
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Price, Usage
+from qcode.safety.redaction import redact_message
 from qcode.text.clean import one_line, plain_line, single_spaced
 from qcode.text.json import Json, JsonObject, parse_object, text_in
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text

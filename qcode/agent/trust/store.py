@@ -319,8 +319,9 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
             file_name = path.relative_to(root).as_posix()
             if len(files) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the other pinned folders have more than {MAX_PINNED_FILES:,} files")
-            file, size = _read_file(file_name, path, root, bytes_left)
-            bytes_left -= size
+            read = _read_file(file_name, path, root, bytes_left)
+            bytes_left -= read.size
+            file = read.file
             if len(file.text) > min(text_left, _MAX_FILE_TEXT_CHARS):
                 file = TrustedFile(file.hash, "")
             text_left -= len(file.text)
@@ -397,11 +398,18 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[TrustedFile, int]:
-    """Return the file to pin and its size; raise `TooLargeToPin` if it has more than `max_bytes` bytes."""
+@dataclass(frozen=True, slots=True)
+class _FileToPin:
+    file: TrustedFile
+    size: int
+    """The size in bytes; 0 if the file cannot be read."""
+
+
+def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> _FileToPin:
+    """Return the file to pin; raise `TooLargeToPin` if it has more than `max_bytes` bytes."""
     data = _read(path, max_bytes)
     if data is None:
-        return TrustedFile("unreadable", "[unreadable]"), 0
+        return _FileToPin(TrustedFile("unreadable", "[unreadable]"), size=0)
     size = len(data)
     if name == SETTINGS:
         data = _normalized_settings(data)
@@ -409,8 +417,8 @@ def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[Trust
 
     digest = hashlib.sha256(data).hexdigest()
     if not _resolved(path).is_relative_to(_resolved(root)):
-        return TrustedFile(digest, "[leads out of the project]"), size
-    return TrustedFile(digest, data.decode("utf-8", "replace")), size
+        return _FileToPin(TrustedFile(digest, "[leads out of the project]"), size)
+    return _FileToPin(TrustedFile(digest, data.decode("utf-8", "replace")), size)
 
 
 def _read(path: Path, max_bytes: int) -> bytes | None:
