@@ -158,7 +158,7 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
 
 
 def text_content(text: str) -> JsonObject:
-    return {"type": "content", "content": {"type": "text", "text": shortened(text)}}
+    return {"type": "content", "content": {"type": "text", "text": first_chars(text, _MAX_TEXT)}}
 
 
 def output_content(text: str) -> list[Json]:
@@ -169,18 +169,13 @@ def output_content(text: str) -> list[Json]:
     return [text_content(text if len(text) <= _MAX_TAIL else f"[...]\n{text[-_MAX_TAIL:]}")]
 
 
-def shortened(text: str, limit: int = _MAX_TEXT) -> str:
-    """Return `text` with at most `limit` characters, and a note if it was longer."""
-    return first_chars(text, limit)
-
-
 def raw_input(arguments: JsonObject) -> JsonObject:
     """Return the arguments of a call, always an object, with long values shortened."""
     return {key: _shortened_value(value) for key, value in arguments.items()}
 
 
 def raw_output(outcome: ToolOutcome) -> JsonObject:
-    output: JsonObject = {"output": shortened(outcome.content, _MAX_VALUE)}
+    output: JsonObject = {"output": first_chars(outcome.content, _MAX_VALUE)}
     if outcome.summary:
         output["summary"] = outcome.summary
     if outcome.exit_code is not None:
@@ -192,7 +187,7 @@ def raw_output(outcome: ToolOutcome) -> JsonObject:
 
 def _shortened_value(value: Json) -> Json:
     if isinstance(value, str):
-        return shortened(value, _MAX_VALUE)
+        return first_chars(value, _MAX_VALUE)
     text = json.dumps(value, ensure_ascii=False)
     return value if len(text) <= _MAX_VALUE else f"[truncated: {len(text):,} characters]"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
-from qcode.acp.wire import WireError, invalid
+from qcode.acp.wire import invalid
 from qcode.protocol.approvals import ApprovalMode, effective_mode
 from qcode.protocol.model import EFFORTS
 from qcode.text.clean import one_line
@@ -101,7 +101,7 @@ class SessionSettings:
                     raise invalid(f'the effort "{one_line(value, 80)}" is not available')
                 self._agent.conversation.effort = level
             case _:
-                raise WireError(-32602, f'there is no option "{one_line(option, 80)}"')
+                raise invalid(f'there is no option "{one_line(option, 80)}"')
 
     def _offered_modes(self) -> list[ApprovalMode]:
         hidden = {"auto": not self._has_sandbox, "bypass": not self._may_bypass}

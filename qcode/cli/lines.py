@@ -129,12 +129,13 @@ def _handshake_answer(context: RunContext, host: Handshake, selection: Selection
     from qcode.agent.definitions import kinds_of
     from qcode.headless.host.handshake import handshake_answer, success_response
 
-    small = context.settings.small_model
-    answer = handshake_answer(*_commands(context), kinds_of(context).kinds, selection.name, small)
+    commands, skills = _commands_and_skills(context)
+    kinds, small = kinds_of(context).kinds, context.settings.small_model
+    answer = handshake_answer(commands, skills, kinds, selection.name, small)
     return encode(success_response(host.request_id, answer))
 
 
-def _commands(context: RunContext) -> tuple[tuple[CustomCommand, ...], tuple[Skill, ...]]:
+def _commands_and_skills(context: RunContext) -> tuple[tuple[CustomCommand, ...], tuple[Skill, ...]]:
     """Return the custom commands that apply in the folder, and the skills that the user can run."""
     from qcode.agent.definitions import may_have_skills
     from qcode.config.definitions import load_custom_commands

@@ -150,7 +150,6 @@ def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> 
 
 def strings() -> ValueKind:
     """Return the kind for a list of strings, converted to a tuple."""
-
     return ValueKind("a list of strings", _strings, schema=_list_schema(minLength=1))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.keys.connect import owner_of_pasted_key, read_key
+from qcode.agent.keys.pasted_key import owner_of_pasted_key, read_key
 from qcode.providers.registry import PROVIDERS, custom_provider
 
 KEY = "sk-canary-0123456789abcdef"

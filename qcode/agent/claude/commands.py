@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from qcode.agent.claude.markdown import markdown_files
+from qcode.agent.claude.markdown import markdown_files, read_markdown
 from qcode.agent.context.front_matter import FrontMatterError
-from qcode.agent.skills.skill import MarkdownCommands, Skill, read_skill_file
+from qcode.agent.skills.skill import MarkdownCommands, Skill
 from qcode.config.paths import DefinitionFolder
 from qcode.text.clean import single_spaced
 
@@ -52,7 +52,7 @@ def find_commands(folders: Iterable[DefinitionFolder], used_names: Collection[st
 
 
 def _read_command(name: str, file: Path, folder: DefinitionFolder) -> Skill:
-    front_matter = read_skill_file(file, str(file))
+    front_matter = read_markdown(file)
     body = front_matter.body.strip()
     if not body:
         raise FrontMatterError(f"{file}:{front_matter.body_line}: the command has no prompt")

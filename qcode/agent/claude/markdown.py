@@ -27,12 +27,12 @@ def markdown_files(folder: DefinitionFolder, problems: list[str]) -> Iterator[tu
             yield name, file
 
 
-def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:
+def read_markdown(file: Path, label: str = "", *, is_lenient: bool = False) -> FrontMatter:
     """Read a file of at most 256 KiB with `read_front_matter`; raise `FrontMatterError`.
 
-    A pipe or device is an error and does not block.
+    Errors call the file `label`; without one, they name its path. A pipe or device is an error and does not block.
     """
-    label = str(file)
+    label = label or str(file)
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:

@@ -36,6 +36,7 @@ _PATTERNS = ("*.jsonl", "*.json")
 _COMPARED_LETTERS = 100
 """The number of letters and digits of a project's path that the name of its folder must begin with."""
 MAX_BYTES = 1024 * 1024 * 1024
+"""The maximum size of a session file that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class SessionFile:
 def find_sessions(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
     """Return the sessions of the project `root`, or of all folders if `root` is None, newest first."""
     project = root.resolve() if root is not None else None
-    files = [file.path for file in _files(env) if project is None or _may_belong(file, project)]
+    files = [file.path for file in _session_files(env) if project is None or _may_belong(file, project)]
     sessions = _read_starts(dict.fromkeys(files))
     return _newest_first(session for session in sessions if project is None or _is_from(session, project))
 
@@ -124,7 +125,7 @@ class _FoundFile:
     """The folder for the sessions of one project."""
 
 
-def _files(env: Mapping[str, str]) -> Iterator[_FoundFile]:
+def _session_files(env: Mapping[str, str]) -> Iterator[_FoundFile]:
     """Yield the session files at the default locations."""
     home = Path(env.get("HOME") or "/")
 
@@ -172,6 +173,7 @@ def _letters(path: str) -> str:
 
 
 def _is_gemini_folder(folder: Path, root: Path) -> bool:
+    """Return whether Gemini CLI keeps the sessions of `root` in a folder, which has its hash or its path."""
     if folder.name == hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest():
         return True
     with suppress(OSError, UnicodeDecodeError):

@@ -145,7 +145,8 @@ class _RecordedProvider(WrappedProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         number = self._recording.record_request(request)
-        started_at, timed_events = time.monotonic(), list[TimedEvent]()
+        started_at = time.monotonic()
+        timed_events: list[TimedEvent] = []
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
         try:

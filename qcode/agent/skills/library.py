@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.options import RunContext
 from qcode.agent.skills.catalog import SkillCatalog, catalog_of
 from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCache, find_skills, skill_folders
-from qcode.agent.skills.skill import FILE_NAMES, MarkdownCommands, Skill, read_skill_file
+from qcode.agent.skills.skill import FILE_NAMES, MarkdownCommands, Skill
 from qcode.agent.trust.store import TrustStore
 from qcode.config import state_file
 from qcode.config.paths import COMMANDS_FOLDER
@@ -244,11 +244,12 @@ class SkillLibrary:
     def _prompt_parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
         """Return the text of a skill with its arguments, in a `<skill>` tag; raise `Refused` if it may not be used."""
         self._check_unchanged(skill)
-        from qcode.agent.context.front_matter import FrontMatterError  # load with the first skill in use
+        from qcode.agent.claude.markdown import read_markdown  # loads with the first skill in use, as the next two do
+        from qcode.agent.context.front_matter import FrontMatterError
         from qcode.agent.context.placeholders import PromptPart, expand, has_commands
 
         try:
-            body = read_skill_file(skill.file, str(skill.file)).body
+            body = read_markdown(skill.file).body
         except FrontMatterError as problem:
             raise Refused(f"skill: {problem}") from None
         if skill.is_command:

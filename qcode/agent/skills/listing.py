@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import counts_from_one
 from qcode.agent.skills.discovery import FOLDER
 from qcode.agent.skills.library import SkillLibrary, file_names
-from qcode.agent.skills.skill import Skill, read_skill_file
+from qcode.agent.skills.skill import Skill
 from qcode.config.paths import with_tilde
 from qcode.text.clean import cut, one_line, visible, visible_line
 from qcode.text.columns import padded, width_of
@@ -118,7 +119,7 @@ def detail_text(skills: SkillLibrary, skill: Skill) -> str:
 
 def _arguments(skill: Skill) -> str:
     try:
-        body = read_skill_file(skill.file, str(skill.file)).body
+        body = read_markdown(skill.file).body
     except FrontMatterError:
         return skill.hint
     first = "$0 is the first" if "$0" in body else ""

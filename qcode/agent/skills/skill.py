@@ -7,7 +7,6 @@ and https://code.claude.com/docs/en/skills.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from qcode.agent.context.front_matter import FrontMatter
 
 FILE_NAMES = ("SKILL.md", "skill.md")
-MAX_FILE_BYTES = 256 * 1024
 # In characters, from the specification of the format.
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
@@ -108,28 +106,12 @@ def skill_file(folder: Path) -> Path | None:
     return next((folder / name for name in FILE_NAMES if os.path.lexists(folder / name)), None)
 
 
-def read_skill_file(file: Path, label: str) -> FrontMatter:
-    """Read a `SKILL.md`, which errors call `label`; raise `FrontMatterError`. Never blocks on a special file."""
-    from qcode.agent.context.front_matter import FrontMatterError, read_front_matter  # not needed for cached skills
-
-    try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise FrontMatterError(one_line(f"{label}:1: not a regular file"))
-            data = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise FrontMatterError(one_line(f"{label}:1: cannot read the file: {error.strerror}")) from None
-    if len(data) > MAX_FILE_BYTES:
-        raise FrontMatterError(one_line(f"{label}:1: the file is larger than {MAX_FILE_BYTES // 1024} KiB"))
-    return read_front_matter(data, label)
-
-
 def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bool) -> Skill:
     """Read a skill; raise `FrontMatterError` if it is invalid. Errors call the file `label`."""
+    from qcode.agent.claude.markdown import read_markdown  # not needed for cached skills
     from qcode.agent.context.front_matter import FrontMatterError
 
-    front_matter = read_skill_file(file, label)
+    front_matter = read_markdown(file, label)
     description = _description(front_matter)
     warnings: list[str] = []
 

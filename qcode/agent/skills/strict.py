@@ -9,8 +9,9 @@ from __future__ import annotations
 import unicodedata
 from pathlib import Path
 
+from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError
-from qcode.agent.skills.skill import MAX_DESCRIPTION, MAX_NAME, read_skill_file, skill_file
+from qcode.agent.skills.skill import MAX_DESCRIPTION, MAX_NAME, skill_file
 
 MAX_COMPATIBILITY = 500
 _FIELDS = ("allowed-tools", "compatibility", "description", "license", "metadata", "name")
@@ -26,7 +27,7 @@ def check_folder(folder: Path) -> list[str]:
     if file is None:
         return ["Missing required file: SKILL.md"]
     try:
-        front_matter = read_skill_file(file, file.name)
+        front_matter = read_markdown(file, file.name)
     except FrontMatterError as problem:
         return [_unreadable(str(problem))]
     if not front_matter.is_present:
@@ -40,7 +41,7 @@ def check_folder(folder: Path) -> list[str]:
 
 
 def _unreadable(problem: str) -> str:
-    """Return the message of the reference checker for an error of `read_skill_file`."""
+    """Return the message of the reference checker for an error of `read_markdown`."""
     if "no second --- line" in problem:
         return "SKILL.md frontmatter not properly closed with ---"
     if "must be lines of the form" in problem:

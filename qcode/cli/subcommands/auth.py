@@ -17,10 +17,10 @@ from qcode.agent.keys.connect import (
     credential_row,
     credential_rows,
     login_lines,
-    read_key,
     store_key,
 )
 from qcode.agent.keys.keys import ATTENDED_TIMEOUT_S, LOGIN_PREFIX, UNATTENDED_TIMEOUT_S, Keys, key_commands, key_store
+from qcode.agent.keys.pasted_key import read_key
 from qcode.agent.models.selection import (
     ALL_PROVIDERS_HINT,
     address_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,12 +85,9 @@ class HostLink:
         """Return a function for each named server that connects to it."""
         return {name: partial(self.connect, name) for name in names}
 
-    def connect(self, name: str) -> AbstractAsyncContextManager[TransportStreams]:
-        """Return the streams of a session with the server of this name."""
-        return self._open_streams(name)
-
     @asynccontextmanager
-    async def _open_streams(self, name: str) -> AsyncIterator[TransportStreams]:
+    async def connect(self, name: str) -> AsyncIterator[TransportStreams]:
+        """Yield the streams of a session with the server of this name."""
         import anyio
         from mcp.shared.message import SessionMessage
 

@@ -19,7 +19,8 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
-from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice, ProviderGroup, owner_of_pasted_key
+from qcode.agent.keys.connect import CheckedKey, KeysService, ProviderChoice, ProviderGroup
+from qcode.agent.keys.pasted_key import owner_of_pasted_key
 from qcode.safety.secret import Secret
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text

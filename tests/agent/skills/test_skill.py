@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.claude.markdown import MAX_BYTES
 from qcode.agent.context.front_matter import FrontMatterError
-from qcode.agent.skills.skill import MAX_FILE_BYTES, Skill, read_skill
+from qcode.agent.skills.skill import Skill, read_skill
 from tests.agent.skills.folders import put
 
 
@@ -37,7 +38,7 @@ def test_unusable_file_is_not_a_skill_and_reported_in_one_line(tmp_path: Path, t
 
 
 def test_file_over_256_kib_is_not_a_skill(tmp_path: Path) -> None:
-    folder = put(tmp_path, "x", body="x" * MAX_FILE_BYTES)
+    folder = put(tmp_path, "x", body="x" * MAX_BYTES)
     with pytest.raises(FrontMatterError, match="larger than 256 KiB"):
         read(folder)
 

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
@@ -35,6 +35,7 @@ _EMBEDDED_START = re.compile(r"([!@])\{")
 _NUMBER = re.compile(r"\$(\d{1,9})")
 _ARGS = "{{args}}"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_INVALID_NAME = "a name has letters, digits, - and _, and starts with a letter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,16 @@ def gemini_prompt(text: str) -> ConvertedPrompt:
     parts: list[str] = []
     losses: list[str] = []
     end = 0
-    for start, stop, prefix, body in _braces(text):
-        parts.append(_escape(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
-        space = "" if not text[:start] or text[start - 1].isspace() else " "
-        if prefix == "@":
-            parts.append(f"{space}@{body.strip()}")
+    for part in _embedded_parts(text):
+        parts.append(_escape(text[end : part.start]).replace(_ARGS, "$ARGUMENTS"))
+        space = "" if part.start == 0 or text[part.start - 1].isspace() else " "
+        if part.sign == "@":
+            parts.append(f"{space}@{part.content.strip()}")
         else:
-            losses += ["{{args}} inside !{...} is not quoted in qcode"] if _ARGS in body else []
-            parts.append(_command_markdown(_escape(body.strip()).replace(_ARGS, "$ARGUMENTS"), space))
-        end = stop
+            if _ARGS in part.content:
+                losses.append("{{args}} inside !{...} is not quoted in qcode")
+            parts.append(_command_markdown(_escape(part.content.strip()).replace(_ARGS, "$ARGUMENTS"), space))
+        end = part.end
     parts.append(_escape(text[end:]).replace(_ARGS, "$ARGUMENTS"))
     return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(losses)))
 
@@ -105,8 +107,19 @@ def _command_markdown(command: str, space: str) -> str:
     return f"{space}!`{command}`"
 
 
-def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield the start, end, first character and content of each `!{...}` and `@{...}` with balanced braces."""
+class _EmbeddedPart(NamedTuple):
+    """A part `!{...}` or `@{...}` of a text."""
+
+    start: int
+    end: int
+    """The index after the last brace."""
+    sign: str
+    """`!` for a command, `@` for a file."""
+    content: str
+
+
+def _embedded_parts(text: str) -> Iterator[_EmbeddedPart]:
+    """Yield each `!{...}` and `@{...}` with balanced braces."""
     position = 0
     while (match := _EMBEDDED_START.search(text, position)) is not None:
         depth, end = 1, match.end()
@@ -115,7 +128,7 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
             end += 1
         position = end
         if not depth:
-            yield match.start(), end, match[1], text[match.end() : end - 1]
+            yield _EmbeddedPart(match.start(), end, match[1], text[match.end() : end - 1])
 
 
 def opencode_prompt(text: str) -> ConvertedPrompt:
@@ -131,7 +144,7 @@ def opencode_prompt(text: str) -> ConvertedPrompt:
     return ConvertedPrompt(_OPENCODE_COMMAND.sub(converted, body), losses=losses)
 
 
-def markdown(fields: Mapping[str, object], body: str) -> str:
+def markdown_file_text(fields: Mapping[str, object], body: str) -> str:
     """Return the text of a Markdown file with front matter; fields without a value are omitted."""
     filled = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
     rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in filled.items()]
@@ -147,9 +160,7 @@ def convert_command(
 ) -> SourceSetting:
     """Convert a command. A command without a prompt or with an invalid name becomes a finding with the reason."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
-        return SourceSetting(
-            "command", name, location, reason="a name has letters, digits, - and _, and starts with a letter"
-        )
+        return SourceSetting("command", name, location, reason=_INVALID_NAME)
     if not text.strip():
         return SourceSetting("command", name, location, reason="it has no prompt")
     prompt = convert(text)
@@ -162,9 +173,8 @@ def convert_command(
         *prompt.losses,
         *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _SUPPORTED_FIELDS),
     ]
-    return SourceSetting(
-        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(losses)
-    )
+    file = WriteFile("commands", name, markdown_file_text(header, prompt.body))
+    return SourceSetting("command", name, location, (file,), losses=tuple(losses))
 
 
 def read_commands(
@@ -217,11 +227,9 @@ def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: 
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
-    text = markdown({"name": name, **agent.header}, body)
+    text = markdown_file_text({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
-        return SourceSetting(
-            "agent", name, location, reason="a name has letters, digits, - and _, and starts with a letter"
-        )
+        return SourceSetting("agent", name, location, reason=_INVALID_NAME)
     try:
         front_matter = read_front_matter(text, location)
         agent_kind(name, _fields(front_matter) | agent.limits, front_matter.body)

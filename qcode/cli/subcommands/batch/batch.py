@@ -155,9 +155,9 @@ class Batch:
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
         """Run the tasks, at most `jobs` at a time; return the exit code of the batch."""
-        started_at, skipped = time.monotonic(), self._done_count
-        if skipped:
-            await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")
+        started_at = time.monotonic()
+        if self._done_count:
+            await self._stderr.write_line(f"{self._done_count} of {count_text(self._total, 'task')} already done")
         queue = deque(tasks)
         workers = [asyncio.ensure_future(self._work(queue)) for _ in range(min(jobs, len(tasks)))]
         status_task = asyncio.ensure_future(self._update_status(started_at))
