@@ -50,10 +50,16 @@ def _open_missing_streams() -> None:
 
 
 def _answer(flag: str) -> int:
-    from qcode.cli.flags import VERSION, help_text
+    if flag == "--version":
+        from qcode.cli.flags import VERSION
 
+        text = f"{VERSION}\n"
+    else:
+        from qcode.cli.help_text import help_text
+
+        text = help_text()
     try:
-        sys.stdout.write(f"{VERSION}\n" if flag == "--version" else help_text())
+        sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         # The interpreter flushes again at exit, which must not fail a second time.

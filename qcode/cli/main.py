@@ -26,7 +26,7 @@ from qcode.cli.arguments import (
     requested_format,
     split_subcommand,
 )
-from qcode.cli.flags import VERSION, help_text
+from qcode.cli.flags import VERSION
 from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
 from qcode.garbage import without_gc
 from qcode.protocol.errors import ExitCode, QcodeError
@@ -110,6 +110,8 @@ def _help(words: Sequence[str]) -> int:
     except CommandLineError:
         subcommand = None
     if subcommand is None or subcommand[0] == "help":
+        from qcode.cli.help_text import help_text
+
         write_stdout(help_text())
         return ExitCode.OK
     from qcode.cli.subcommands import run_subcommand

@@ -15,7 +15,7 @@ from qcode.cli.arguments import (
     requested_format,
     split_subcommand,
 )
-from qcode.cli.flags import help_text
+from qcode.cli.help_text import help_text
 from qcode.text.numbers import MAX_WHOLE_NUMBER
 
 

@@ -12,7 +12,8 @@ import pytest
 from qcode.agent.options import Options
 from qcode.agent.sessions.export import EXPORT_FORMATS
 from qcode.cli.arguments import parse
-from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag, help_text
+from qcode.cli.flags import FLAGS, SUBCOMMANDS, Flag
+from qcode.cli.help_text import help_text
 from qcode.config.schema import KEYS, Key
 from qcode.protocol.provider import Provider
 

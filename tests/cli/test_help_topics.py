@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.cli.flags import FLAGS, HELP_WIDTH, SECTIONS, SUBCOMMANDS, TOPICS, help_text
+from qcode.cli.flags import FLAGS, HELP_WIDTH, SECTIONS, SUBCOMMANDS, TOPICS
+from qcode.cli.help_text import help_text
 from qcode.cli.main import main
 from qcode.cli.subcommands.help import topic_lines
 from qcode.config.schema import KEYS

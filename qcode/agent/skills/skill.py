@@ -133,8 +133,6 @@ def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bo
         warnings.append(str(front_matter.error("description", f"`description` is too long: {length}")))
     when = read_or_warn(lambda: front_matter.text("when_to_use"), None)
     context = read_or_warn(lambda: front_matter.text("context"), None)
-    tools = read_or_warn(lambda: front_matter.names("allowed-tools"), None)
-    parameters = read_or_warn(lambda: front_matter.names("arguments"), None)
     return Skill(
         handle,
         single_spaced(" ".join(filter(None, (description, when)))),
@@ -143,13 +141,13 @@ def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bo
         folder_label,
         is_from_project,
         hint=front_matter.source("argument-hint") or "",
-        parameters=parameters or (),
+        parameters=read_or_warn(lambda: front_matter.names("arguments") or (), ()),
         is_for_model=not read_or_warn(lambda: front_matter.switch("disable-model-invocation", default=False), False),
         is_for_user=read_or_warn(lambda: front_matter.switch("user-invocable", default=True), True),
         model=read_or_warn(lambda: front_matter.text("model"), None) or "",
         forks=context == "fork",
         agent=read_or_warn(lambda: front_matter.text("agent"), None) or "",
-        allowed_tools=tools or (),
+        allowed_tools=read_or_warn(lambda: front_matter.names("allowed-tools") or (), ()),
         license=front_matter.source("license") or "",
         compatibility=front_matter.source("compatibility") or "",
         unknown_fields=tuple(one_line(field, MAX_NAME) for field in front_matter.fields if field not in FIELDS),

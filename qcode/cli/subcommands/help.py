@@ -10,18 +10,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from qcode.cli.arguments import CommandLineError, invalid_arguments
-from qcode.cli.flags import (
-    FLAGS,
-    HELP_END,
-    HELP_WIDTH,
-    SECTIONS,
-    SUBCOMMANDS,
-    TOPICS,
-    USAGE_ENTRIES,
-    Flag,
-    help_entry,
-    help_text,
-)
+from qcode.cli.flags import FLAGS, HELP_WIDTH, SECTIONS, SUBCOMMANDS, TOPICS, Flag, help_entry
+from qcode.cli.help_text import HELP_END, USAGE_ENTRIES, help_text
 from qcode.cli.terminal import write_stdout
 from qcode.text.clean import one_line
 
