@@ -414,7 +414,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             show_resumed(conversation, transcript)
             notices = tuple(notice for notice in notices if not is_shown_by_resume(conversation, notice.text))
         if conversation.mode == "bypass" and self.agent.trust.is_trusted:
-            transcript.add_notice("warning", "Bypass mode: tools run without asking. Shift+Tab leaves it.")
+            transcript.add_notice("warning", "Bypass mode: tools run without asking. /mode leaves it.")
         from qcode.agent.trust.service import RESTRICTED_NOTICE
 
         for notice in notices:

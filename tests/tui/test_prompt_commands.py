@@ -12,6 +12,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import SteeringAdded
 from qcode.tui.commands.command import Command
+from qcode.tui.commands.help import help_text
 from qcode.tui.commands.keymap import key_problems, keymap
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
@@ -362,6 +363,19 @@ def test_rebound_key_is_removed_from_its_old_command() -> None:
     keys = keymap({"copy": "ctrl+o", "redraw": "none"}, COMMANDS)
     assert (keys["copy"], keys["fold"], keys["redraw"]) == (("ctrl+o",), (), ())
     assert keys["escape"] == ("escape",)
+
+
+def test_help_and_history_search_name_rebound_keys(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/help")
+        await run.until(lambda: run.app.widgets.help.is_open)
+        text = help_text(run.app.commands)
+        assert text.endswith("\n\n? or F9 shows the keys. Ctrl+Y opens the palette.")
+        await run.pilot.press("escape", "f8", *"tests")
+        await run.until(lambda: "1 of 1 · F8 older · Enter select" in run.screen)
+
+    keys = {"keys": "f9", "palette": "ctrl+y", "history-search": "f8"}
+    drive(test, history_file=history_of(tmp_path / "h", "run tests"), keys=keys)
 
 
 def test_rebound_key_runs_only_its_new_command() -> None:

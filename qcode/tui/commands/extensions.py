@@ -97,7 +97,7 @@ def _init(context: CommandContext, focus: str) -> None:
         return
     if context.agent.conversation.mode == "plan":
         context.view.notify(
-            "info", "Plan mode: the model plans the file and asks before it writes. Shift+Tab leaves plan mode."
+            "info", "Plan mode: the model plans the file and asks before it writes. /mode leaves plan mode."
         )
     context.view.send(prompt, f"/init {focus}".rstrip(), NO_OPTIONS)
 

@@ -57,8 +57,17 @@ def help_text(context: CommandContext) -> str:
     if context.app_view is None:
         return _linear_help(context, _LINEAR_COMMANDS)
     rows = [(command.usage, command.help) for command in context.commands if command.names]
-    lines = table_text(rows)
-    return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
+    return f"{table_text(rows)}\n\nTopics: /help {_DEMO}\n\n{_keys_of_lists(context)}".rstrip()
+
+
+def _keys_of_lists(context: CommandContext) -> str:
+    """Return the sentence with the keys of the key list and the palette; empty if the user has removed them."""
+    keys = current_keys(context)
+    list_keys = (*keys["keys-empty"], *keys["keys"])
+    sentences = [f"{' or '.join(key_names([key]) for key in list_keys)} shows the keys."] if list_keys else []
+    if keys["palette"]:
+        sentences.append(f"{key_names(keys['palette'][:1])} opens the palette.")
+    return " ".join(sentences)
 
 
 def _linear_help(context: CommandContext, explained: Sequence[str]) -> str:

@@ -165,6 +165,7 @@ def show_keys_and_todos(context: CommandContext, widgets: MainWidgets) -> None:
     widgets.approval.mode_key = key_names(keys["next-mode"][:1])
     widgets.aside.attach_key = key_names(keys["add-aside"][:1])
     widgets.search.stay_key = key_names(keys["search"][:1])
+    widgets.history_search.older_key = key_names(keys["history-search"][:1])
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
     context.required_app_view.themed_app.fold_keys = keys["fold"]
     widgets.transcript.content.fold_key = widgets.approval.view.show_all_key = key_names(keys["fold"][:1])

@@ -292,7 +292,7 @@ class LinearApp:
             "\n".join([*facts, "Type a message and press Enter. /help lists the commands, /quit ends qcode."])
         )
         if self.agent.conversation.mode == "bypass" and self.agent.trust.is_trusted:
-            self.view.add_notice("warning", "Bypass mode: tools run without asking.")
+            self.view.add_notice("warning", "Bypass mode: tools run without asking. /mode leaves it.")
         for notice in self._notices:
             if not is_shown_by_resume(self.agent.conversation, notice.text):
                 self.view.add_notice(notice.level, notice.text)

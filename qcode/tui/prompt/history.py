@@ -215,6 +215,8 @@ class HistorySearch(Static):
         """The search text."""
         self.draft = ""
         """The text that the prompt shows again if the search is cancelled."""
+        self.older_key = "Ctrl+R"
+        """The key that starts the search and moves to an older match; empty if there is none."""
         self._matches: tuple[str, ...] = ()
         self._index = 0
 
@@ -259,7 +261,8 @@ class HistorySearch(Static):
         if not self.words:
             status = "type part of an earlier prompt"
         elif self._matches:
-            status = f"{self._index + 1} of {len(self._matches)} · Ctrl+R older · Enter select · Esc close"
+            older = f" · {self.older_key} older" if self.older_key else ""
+            status = f"{self._index + 1} of {len(self._matches)}{older} · Enter select · Esc close"
         else:
             status = "no match · Esc close"
         width = self.size.width or 80
