@@ -150,8 +150,8 @@ def host_of(url: str) -> str:
     return (urlsplit(url).hostname or "").lower()
 
 
-def check_address(name: str, url: str) -> str:
-    """Return `url` without a trailing slash. Raise `ProviderError` if it is not an HTTP address."""
+def checked_address(provider: str, url: str) -> str:
+    """Return a base URL without a trailing slash. Raise `ProviderError` if it is not an HTTP address."""
     try:
         parts = urlsplit(url.strip())
         is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -162,7 +162,7 @@ def check_address(name: str, url: str) -> str:
 
         hint = "it must start with http:// or https:// and have a valid host and port"
         shown = quoted(without_credentials(url))
-        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {shown}; {hint}")
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {provider}: {shown}; {hint}")
     return url.strip().rstrip("/")
 
 

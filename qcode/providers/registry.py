@@ -16,7 +16,7 @@ from qcode.providers.connection import (
     Connection,
     Sourced,
     Timeouts,
-    check_address,
+    checked_address,
     describe_key,
     first_set,
     is_local,
@@ -376,7 +376,7 @@ def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address:
         hint = f"set base_url under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: {hint}")
-    address = check_address(spec.name, address)
+    address = checked_address(spec.name, address)
     return azure.complete(address) if spec.protocol in _OPENAI_PROTOCOLS and azure.is_azure(address) else address
 
 

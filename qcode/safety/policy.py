@@ -525,7 +525,7 @@ class Policy:
     def _judge_by_rules(
         self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
-        """Return the verdict of the rules. `covers` tests one rule; it also gets whether that is an allow rule."""
+        """Return the verdict of the mode and the rules. `covers(rule, is_allow_rule)` replaces the test of the name."""
         is_covered = covers or (lambda rule, _: rule.matches_name(name))
         denied = first_rule(self.rules.deny, kind, lambda rule: is_covered(rule, False))
         if denied is not None:

@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from qcode.protocol.tools import Refused
 from qcode.values import dataclass
@@ -47,6 +48,13 @@ class NewFile:
     """The permission bits."""
 
 
+class FileOwner(NamedTuple):
+    """The user and the group that own a file."""
+
+    user_id: int
+    group_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
     """The content of a file, and the attributes that a replacement must keep."""
@@ -55,8 +63,7 @@ class LoadedFile:
     snapshot: Snapshot
     mode: int
     """The permission bits."""
-    owner: tuple[int, int]
-    """The ids of the user and the group."""
+    owner: FileOwner
     links: int
     """The number of hard links."""
     is_unsaved: bool = False
@@ -114,7 +121,8 @@ def load(folder: int, name: str, label: str) -> LoadedFile:
         os.close(descriptor)
     data = b"".join(chunks)
     snapshot = Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
-    return LoadedFile(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
+    owner = FileOwner(info.st_uid, info.st_gid)
+    return LoadedFile(data, snapshot, stat.S_IMODE(info.st_mode), owner, info.st_nlink)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +324,8 @@ def _write_content(
     source = old or like
     if source is not None:
         info = os.fstat(descriptor)
-        if (info.st_uid, info.st_gid) != source.owner:
-            os.fchown(descriptor, *source.owner)
+        if FileOwner(info.st_uid, info.st_gid) != source.owner:
+            os.fchown(descriptor, source.owner.user_id, source.owner.group_id)
         os.fchmod(descriptor, source.mode)
     if old is not None:
         _copy_attributes(folder, name, descriptor)

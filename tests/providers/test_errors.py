@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Connection, ConnectionOrigin, check_address
+from qcode.providers.connection import Connection, ConnectionOrigin, checked_address
 from qcode.providers.errors import error_of_response, error_of_stream, redact, with_origin
 from qcode.providers.sdk import connection_lost_error, convert_error, response_error, unreachable_error
 from qcode.text.json import Json, JsonObject
@@ -311,5 +311,5 @@ def test_credentials_in_the_address_are_never_shown(base_url: str, shown: str) -
 
 def test_credentials_in_an_invalid_address_are_never_shown() -> None:
     with pytest.raises(ProviderError, match=r"acme: \"https://\(hidden\)@acme.test:99999/v1\"") as caught:
-        check_address("acme", "https://me:canary@acme.test:99999/v1")
+        checked_address("acme", "https://me:canary@acme.test:99999/v1")
     assert "canary" not in caught.value.message

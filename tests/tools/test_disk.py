@@ -75,7 +75,7 @@ def test_file_is_unchanged_if_its_owner_cannot_be_kept(runner: ToolRunner, monke
 
     def owned_by_another(folder: int, name: str, shown: str) -> disk.LoadedFile:
         loaded = seen(folder, name, shown)
-        return disk.LoadedFile(loaded.data, loaded.snapshot, loaded.mode, (999, 999), loaded.links)
+        return disk.LoadedFile(loaded.data, loaded.snapshot, loaded.mode, disk.FileOwner(999, 999), loaded.links)
 
     monkeypatch.setattr(os, "fchown", refuse)
     monkeypatch.setattr(disk, "load", owned_by_another)
