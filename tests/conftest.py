@@ -30,7 +30,7 @@ pytest_plugins = ["tests.rows"]
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # `make test` tries the same examples on every machine, `make test-all` more of them, and `make search` new ones.
 settings.register_profile("broad", settings.get_profile("search"), derandomize=True, database=None)
-settings.register_profile("qcode", settings.get_profile("broad"), max_examples=25)
+settings.register_profile("qcode", settings.get_profile("broad"), max_examples=15)
 settings.load_profile("qcode")
 
 MAX_WORKERS = 8
