@@ -235,6 +235,7 @@ def test_line_typed_before_the_app_takes_the_terminal_is_sent(cli: CliRunner) ->
 def test_line_typed_before_the_trust_question_answers_nothing(cli: CliRunner) -> None:
     (cli.work / "AGENTS.md").write_text("Say moo.")
     with Terminal(cli, "-m", "demo/demo", typed_before="hello\r") as terminal:
+        terminal.wait_for(lambda text: TRUST_QUESTION in text and "next message: hello" in text)
         terminal.answer_trust("1")
         terminal.wait_for(lambda text: "Reads " in text and "› hello" in text)
 
@@ -244,6 +245,7 @@ def test_unknown_folder_asks_for_trust_once(cli: CliRunner) -> None:
     with Terminal(cli, "-m", "demo/demo", about_folder=None) as terminal:
         terminal.wait_for(TRUST_QUESTION)
         terminal.press("hi")  # typed before the question is read, so it belongs to the prompt
+        terminal.wait_for("next message: hi")  # a key that the app reads together with others answers nothing
         asked = terminal.answer_trust("1")
         assert "AGENTS.md" in asked
         assert "moo" not in asked
