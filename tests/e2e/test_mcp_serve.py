@@ -190,6 +190,7 @@ def writing(cli: CliRunner) -> Iterator[Lines]:
 @pytest.mark.broad
 def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
     sent = (b"{nope", b"5", b"[]", b"\xff", b" ", b'{"jsonrpc":"2.0","id":1,"method":"x","params":7}', b"[" * 99_999)
+    sent += (rb'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\ud800"}}',)
     with writing(cli) as client:
         for line in sent:
             client.send(line)
@@ -203,7 +204,7 @@ def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
         client.wait(3, count=2)
         assert client.end() == 0
     errors = [(one["id"], one["error"]["code"]) for one in client.answers if "error" in one]
-    assert Counter(errors) == {(None, -32700): 3, (None, -32600): 3, (1, -32600): 1, (4, -32601): 1}
+    assert Counter(errors) == {(None, -32700): 3, (None, -32600): 3, (1, -32600): 1, (4, -32601): 1, (5, -32700): 1}
     assert [one["id"] for one in client.answers].count(3) == 2
 
 

@@ -137,7 +137,8 @@ def _problem(text: str) -> JSONRPCError | None:
         jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as problem:
         if any(row["type"] == "json_invalid" for row in problem.errors(include_url=False, include_input=False)):
-            return _error(PARSE_ERROR, "the line is not JSON")
+            # JSON with half a surrogate pair is refused too, and a client waits for the answer to its request.
+            return _error(PARSE_ERROR, "the line is not JSON", _request_id(text))
         return _error(INVALID_REQUEST, "the line is not a JSON-RPC message", _request_id(text))
     return None
 
