@@ -421,10 +421,12 @@ def _read_prompt(prompt: Any, folder: Path) -> _ReadPrompt:  # the program may p
     attached: list[Block] = []
     for part in parts:
         match part:
-            case Text(text=text):
+            case Text(text=str() as text):
                 texts.append(text)
-            case Image():
+            case Image(media_type=str(), data=str()):
                 attached.append(part)
+            case Image():
+                raise UsageError("the data of an Image is the file as base64 text")
             case File(path=str() | Path() as path):
                 from qcode.agent.context.attachments import attach_files
 

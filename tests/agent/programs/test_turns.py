@@ -295,9 +295,11 @@ def test_prompt_takes_files_and_does_not_search_its_text_for_them(tmp_path: Path
     assert "content of b" not in prompt_of(model).text
     with pytest.raises(qcode.InputError):
         use(tmp_path, ["ok"], lambda agent: agent.run([File("none.txt")]))
-    for bad in (None, 5, b"x", ["text"], Text("bare"), [File(5)]):  # type: ignore[arg-type]
+    for bad in (None, 5, b"x", ["text"], Text("bare"), [File(5)], [Text(5)]):  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="a prompt is a string, or a list of"):
             use(tmp_path, ["ok"], lambda agent, bad=bad: agent.run(bad))  # type: ignore[misc]
+    with pytest.raises(UsageError, match="base64"):
+        use(tmp_path, ["ok"], lambda agent: agent.run([qcode.Image("image/png", b"x")]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("prompt", ["", " \n", [], [Text("")]], ids=repr)
