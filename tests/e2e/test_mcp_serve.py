@@ -189,8 +189,8 @@ def writing(cli: CliRunner) -> Iterator[Lines]:
 
 @pytest.mark.broad
 def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
-    sent = (b"{nope", b"5", b"[]", b"\xff", b" ", b'{"jsonrpc":"2.0","id":1,"method":"x","params":7}', b"[" * 99_999)
-    sent += (rb'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\ud800"}}',)
+    sent = [b"{nope", b"5", b"[]", b"\xff", b" ", b'{"jsonrpc":"2.0","id":1,"method":"x","params":7}', b"[" * 99_999]
+    sent.append(rb'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\ud800"}}')
     with writing(cli) as client:
         for line in sent:
             client.send(line)
