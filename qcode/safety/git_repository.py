@@ -320,7 +320,7 @@ def _is_credential(setting: _Setting) -> bool:
 
 def _has_submodules(location: _Location) -> bool:
     """Return whether the index contains submodules, or `.gitmodules` exists."""
-    if (location.top / ".gitmodules").exists():
+    if os.path.exists(location.top / ".gitmodules"):  # noqa: PTH110  # `Path.exists` raises for a link with a long name
         return True
     indexes = (location.git / "index", *location.git.glob("sharedindex.*"))
     return any(_SUBMODULE_MODE in (read_file_start(index) or b"") for index in indexes)
@@ -346,7 +346,7 @@ def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
 def _git_folder(folder: Path) -> Path | None:
     """Return the git folder of the work tree `folder`, which may be named in a `.git` file; None if it has none."""
     git_folder_path = folder / ".git"
-    if (git_folder_path / "HEAD").exists():
+    if os.path.exists(git_folder_path / "HEAD"):  # noqa: PTH110  # `Path.exists` raises for a folder of another user
         return git_folder_path
     return _pointer_target(git_folder_path, folder, "gitdir:")
 

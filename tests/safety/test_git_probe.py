@@ -571,3 +571,17 @@ def counting_git(folder: Path) -> Path:
     (place / "git").write_text(f'#!/bin/sh\necho "$@" >> {folder}/commands\nexec /usr/bin/git "$@"\n')
     (place / "git").chmod(0o755)
     return place
+
+
+def test_links_that_cannot_be_followed_do_not_stop_the_probe(repo: Path) -> None:
+    too_long = "n" * 300
+    (repo.parent / ".git").symlink_to(too_long)
+    (repo / ".gitmodules").symlink_to(too_long)
+    found = probe(repo)()
+    assert (found.problem, found.is_present) == ("", True)
+
+
+def test_git_folder_that_cannot_be_read_is_not_a_repository(tmp_path: Path) -> None:
+    (tmp_path / ".git").symlink_to("n" * 300)
+    found = probe(tmp_path)()
+    assert (found.problem, found.is_present) == ("", False)
