@@ -141,7 +141,7 @@ def _find_program_path(name: str, environment: Mapping[str, str], workspace: Wor
     if "/" not in name:
         return find_program(name, environment, workspace) or ""
     path = Path(os.path.expanduser(name))  # noqa: PTH111  # never raises
-    is_usable = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
+    is_usable = path.is_absolute() and os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113  # never raises
     return str(path) if is_usable and not workspace.contains(path) and not workspace.contains(path.parent) else ""
 
 
@@ -287,7 +287,7 @@ def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, A
     """Return `settings` with the interpreter of the virtual environment, so that the server finds its packages."""
     for name in (".venv", "venv"):
         path = root / name / "bin" / "python"
-        if path.exists():
+        if os.path.exists(path):  # noqa: PTH110  # `Path.exists` raises for a link into the home of another user
             return {**settings, "python": {**settings.get("python", {}), "pythonPath": str(path)}}
     return settings
 

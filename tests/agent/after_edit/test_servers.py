@@ -356,3 +356,21 @@ def test_server_outside_the_workspace_is_found_and_settings_replace_it(tmp_path:
     assert rows["rust"].reason == "off (after_edit.servers)"
     assert rows["python"].argv == ()
     workspace.close()
+
+
+def test_python_is_checked_even_if_its_interpreter_cannot_be_reached(tmp_path: Path) -> None:
+    programs = tmp_path / "work" / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to("n" * 300)  # like a link into the home of another user, `exists` raises
+    editing = Editing(tmp_path, write("error: one\n", "a.py"), DONE, settings={"servers": {"python": fake_server()}})
+    editing.run()
+    assert "a.py:1:1: error: one" in editing.told[0]
+
+
+def test_program_of_settings_that_cannot_be_reached_is_not_found(tmp_path: Path) -> None:
+    program = tmp_path / "pyright-langserver"
+    program.symlink_to("n" * 300)
+    workspace = Workspace(tmp_path / "work")
+    rows = server_choices({"python": (str(program),)}, {"PATH": ""}, workspace)
+    assert [row.argv for row in rows if row.language.name == "python"] == [()]
+    workspace.close()
