@@ -176,6 +176,7 @@ class AppView:
         queue = self._widgets.queue
         queue.on_change = self.prompt.save_draft
         self.prompt.queued_texts = lambda: queue.typed_texts
+        self.prompt.answer_text = lambda: self._widgets.approval.unsent_text
         self.prompt.attached_texts = self._attached_texts
         self.prompt.restore_attached = self._restore_attached
         self.jobs.update_card = self.transcript.update_card

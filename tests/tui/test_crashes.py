@@ -510,6 +510,29 @@ def test_side_question_in_the_draft_of_a_killed_process_is_attached_again(tmp_pa
     drive(next_start, history_file=tmp_path / "history.jsonl")
 
 
+def test_text_in_the_field_of_a_question_is_stored_like_a_draft_until_it_is_sent(tmp_path: Path) -> None:
+    drafts = tmp_path / "drafts"
+    request = ToolApproval(call(), "Run this command?", "ls -la", "")
+    steps: Script = [reply("I look.", call()), ApprovalRequested(request), UntilAnswered("c1"), ended()]
+
+    def stored() -> list[str]:
+        return [json.loads(path.read_text())["text"] for path in drafts.glob("*.json")]
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        approval = run.app.widgets.approval
+        await run.until(lambda: approval.shown_approval is not None)
+        assert approval.open_text_field()
+        approval.write("a long reason")
+        await run.until(lambda: approval.field_text == "a long reason")
+        await run.until(lambda: stored() == ["a long reason"])
+        await run.pilot.press("enter")
+        await run.until(lambda: run.conversation.answers == [("c1", Deny("a long reason"))])
+        await run.until(lambda: stored() == [])
+
+    drive(test, ScriptedConversation(steps), history_file=tmp_path / "history.jsonl")
+
+
 def test_queued_command_is_stored_as_typed_so_that_it_gets_its_options_again(tmp_path: Path) -> None:
     gate, drafts = Gate(), tmp_path / "drafts"
 

@@ -201,10 +201,16 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
         if self.shown_approval is None:
             return
-        field = self._text_field
-        if field.approval_id == self.shown_approval.id and field.unsent_text.strip():
-            self._prompt.put_back(field.unsent_text)
-        field.approval_id = ""
+        if self.unsent_text:
+            self._prompt.put_back(self.unsent_text)
+        self._text_field.approval_id = ""
+
+    @property
+    def unsent_text(self) -> str:
+        """The text of the text field, if it belongs to the shown question; empty if there is none."""
+        field, approval = self._text_field, self.shown_approval
+        is_its_text = approval is not None and field.approval_id == approval.id
+        return field.unsent_text if is_its_text and field.unsent_text.strip() else ""
 
     @property
     def field_text(self) -> str:
@@ -389,7 +395,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @on(AnswerField.Changed)
     def _fit_field(self) -> None:
-        """Adapt the height of the text field to its text."""
+        """Adapt the height of the text field to its text, which is saved like a draft."""
+        self._prompt.schedule_draft()
         if self.is_writing_text:
             self._paint()
 
@@ -438,6 +445,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _open(self) -> None:
         self._held_keys.end()
+        self._prompt.schedule_draft()  # the text of a question that was answered is no longer unsent
         approval = self.shown_approval
         self.display = approval is not None
         if self.is_attached:

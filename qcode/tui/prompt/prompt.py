@@ -94,6 +94,8 @@ class Prompt(EditingArea):
         self.drop_attachment: Callable[[], None] = lambda: None  # removes the last attachment of the next prompt
         self.queued_texts: Callable[[], Sequence[str]] = lambda: ()
         """Returns the queued prompts as the user typed them. They are stored after the text of the draft."""
+        self.answer_text: Callable[[], str] = lambda: ""
+        """Returns the unsent text in the text field of a question. It is stored before the text of the draft."""
         self.attached_texts: Callable[[], Sequence[str]] = lambda: ()
         """Returns the attached output of commands, without secrets, which is stored with the draft."""
         self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
@@ -132,11 +134,11 @@ class Prompt(EditingArea):
 
     @property
     def unsent_asides(self) -> tuple[Text, ...]:
-        """The side questions whose labels are in the prompt or in the queue."""
-        return self.asides.blocks_in("\n".join((self.text, *self.queued_texts())))
+        """The side questions whose labels are in the prompt, in the queue, or in the text field of a question."""
+        return self.asides.blocks_in("\n".join((self.answer_text(), self.text, *self.queued_texts())))
 
     def save_draft(self) -> None:
-        """Store the text, the queue and the attached output, so that the next start can restore them after a crash.
+        """Store all unsent text and the attached output, so that the next start can restore them after a crash.
 
         A text that is only an API key is not stored.
         """
@@ -144,7 +146,7 @@ class Prompt(EditingArea):
 
         self._is_draft_scheduled = False
         # The queued prompts are stored as typed, so that their `/commands` and mentions still work after a restart.
-        texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
+        texts = list(map(self._without_labels, (self.answer_text(), self.text, *self.queued_texts())))
         # A text that still has a label of a side question is nothing but labels. They are stored with the output.
         texts = [text for text in texts if text and not is_secret(text) and not self.asides.labels.labels_in(text)]
         self.prompt_history.draft_file.save(UnsentPrompt("\n\n".join(texts), tuple(self.attached_texts())))
@@ -303,9 +305,9 @@ class Prompt(EditingArea):
         return super().check_consume_key(key, character)
 
     @on(TextArea.Changed)
-    def _schedule_draft(self) -> None:
-        """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if the prompt was emptied."""
-        if self.is_empty:
+    def schedule_draft(self) -> None:
+        """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if there is no text anymore."""
+        if self.is_empty and not self.answer_text():
             self.save_draft()
         elif not self._is_draft_scheduled:
             self._is_draft_scheduled = True
