@@ -64,6 +64,7 @@ def test_each_task_has_one_result_with_its_options(work: Path, capfd: pytest.Cap
     found = results(work)
     assert {name: row["exit_code"] for name, row in found.items()} == {"plain": 0, "file": 0, "typed": 0, "lost": 42}
     assert (found["plain"]["result"], found["plain"]["model"]) == ("1", "openai/m")
+    assert 0 < found["plain"]["duration_api_ms"] <= found["plain"]["duration_ms"]
     assert found["file"]["cwd"] == str(work / "sub")
     assert found["typed"]["structured_output"] == {"n": 3}
     assert "does not exist" in found["lost"]["error"]["message"]

@@ -23,6 +23,7 @@ from qcode.agent.outcomes import exit_code
 from qcode.agent.programs.turns import File, Prompt
 from qcode.agent.usage import ModelSpending
 from qcode.headless.lines import line_without_turn, result_line
+from qcode.headless.stderr import Meter
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ExitCode, InputError, ProviderError, QcodeError
 from qcode.protocol.messages import Text
 from qcode.protocol.model import ModelRequest
@@ -176,16 +177,18 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
 async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     """Run the prompt of a task and return the fields of its result."""
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
-    started_at = time.monotonic()
+    meter = Meter(time.monotonic)
     spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
     async with agent.stream(prompt, append_only=False) as turn:
         async for event in turn:
             spending.observe(event)
+            meter.update_from(event)
     line = result_line(
         turn.ended,
         agent.conversation.session_id,
         agent.context.schema,
-        duration_ms=round((time.monotonic() - started_at) * 1000),
+        duration_ms=meter.duration_ms,
+        api_ms=meter.api_ms,
         metrics=agent.conversation.metrics.as_json(),
         models=spending.as_json(),
     )
