@@ -296,7 +296,7 @@ class Workspace:
     def changed_files(self) -> list[Path]:
         """Return the files that were changed through this workspace and still exist, in the order of their changes."""
         with self._lock:
-            return [path for path in self._changed_paths if path.is_file()]
+            return [path for path in self._changed_paths if os.path.isfile(path)]  # noqa: PTH113  # never raises
 
     def check_fresh(self, location: WorkspacePath, current: LoadedFile, *, is_required: bool = True) -> None:
         """Raise `Refused` if the file changed since the model saw it; if `is_required`, also if it never saw it."""

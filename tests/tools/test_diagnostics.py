@@ -63,6 +63,22 @@ def test_configuration_that_cannot_be_read_is_ignored(runner: ToolRunner, name: 
     assert commands == [""]
 
 
+def test_files_that_cannot_be_reached_do_not_stop_the_search_for_a_checker(runner: ToolRunner) -> None:
+    runner.add("mypy.ini", "")
+    too_long = "n" * 300
+    (runner.root / ".venv").symlink_to(too_long)
+    (runner.root / "ruff.toml").symlink_to(too_long)
+    assert check_command(runner.root, [runner.root / "a.py"]) == "mypy --no-error-summary a.py"
+
+
+def test_changed_file_that_became_a_link_to_nowhere_is_not_checked(runner: ToolRunner) -> None:
+    runner.run("write", path="a.py", content="x\n")
+    Path(runner.root / "a.py").unlink()
+    (runner.root / "a.py").symlink_to("n" * 300)
+    with pytest.raises(Refused, match="no file was changed"):
+        Diagnostics().shell_arguments({}, runner.workspace)
+
+
 def test_configuration_above_the_workspace_is_ignored(runner: ToolRunner) -> None:
     (runner.root.parent / "mypy.ini").write_text("")
     assert check_command(runner.root, [runner.root / "a.py"]) == ""

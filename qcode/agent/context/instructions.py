@@ -174,7 +174,8 @@ class InstructionLoader:
         if not real_path.is_relative_to(within):
             self.notices.append(f"{label} leads outside the project and was not read")
         elif is_secret(real_path) or not self.may_read(real_path):
-            self.notices.append(f"{label} may not be read" if real_path.is_file() else f"cannot read {label}")
+            is_file = os.path.isfile(real_path)  # noqa: PTH113  # never raises, unlike pathlib's for a long name
+            self.notices.append(f"{label} may not be read" if is_file else f"cannot read {label}")
         else:
             self._load(real_path, label, within, imported_by="", depth=0, is_rule=is_rule)
 

@@ -61,7 +61,7 @@ def program_path(command: str, cwd: Path, search_path: str) -> str:
     name = os.path.expanduser(command)  # noqa: PTH111  # a command is not always a path
     if "/" in name:
         path = cwd / name
-        if not (path.is_file() and os.access(path, os.X_OK)):
+        if not (os.path.isfile(path) and os.access(path, os.X_OK)):  # noqa: PTH113  # never raises
             raise ServerError(f"the program {command} does not exist")
         return str(path)
     executable = shutil.which(name, path=search_path)

@@ -7,6 +7,7 @@ checker is used only if the project configures it, in a file that the checker's 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +71,7 @@ def nearest_folder(root: Path, file: Path, checker: Checker) -> Path | None:
 
 
 def _has_file(*names: str) -> Callable[[Path], bool]:
-    return lambda folder: any((folder / name).is_file() for name in names)
+    return lambda folder: any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113  # never raises
 
 
 def _text(path: Path) -> str:
@@ -130,7 +131,7 @@ def _python_command(name: str, *arguments: str) -> Command:
         for level in range(depth + 1):
             for environment in (".venv", "venv"):
                 program = f"{'../' * level}{environment}/bin/{name}"
-                if (folder / program).exists():
+                if os.path.exists(folder / program):  # noqa: PTH110  # pathlib's raises in the folder of another user
                     return [program, *arguments, *files]
         return [name, *arguments, *files]
 

@@ -207,6 +207,11 @@ def test_at_signs_in_code_and_addresses_import_nothing() -> None:
     assert find_imports(text) == ("one.md", "two.md", "three/four.md", "../up.md", "five.md")
 
 
+def test_link_to_a_secret_that_cannot_be_reached_is_reported(project: Project) -> None:
+    (project.root / "AGENTS.md").symlink_to("n" * 300 + ".pem")
+    assert project.load().notices == ("cannot read AGENTS.md",)
+
+
 def test_instruction_link_loop_is_reported_and_not_read(project: Project) -> None:
     (project.root / "AGENTS.md").symlink_to("AGENTS.md")
     found = project.load()

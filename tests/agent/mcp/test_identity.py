@@ -157,6 +157,12 @@ def test_resolved_program_is_part_of_the_identity_of_a_project_server(work: Work
     assert work.files("python3", "server.py") != after
 
 
+def test_program_that_cannot_be_reached_is_not_found(work: Work) -> None:
+    command = "/" + "n" * 300  # a name that raises an error, like a program in the home of another user
+    found = work.files(command, "server.py")
+    assert [(name, file.hash) for name, file in found.items()] == [(f"program {command}", NOT_FOUND)]
+
+
 def test_updated_program_outside_the_project_keeps_a_user_server_approved(work: Work) -> None:
     before = work.files("python3", "server.py", is_from_project=False)
     assert set(before) == {"server.py"}
