@@ -15,7 +15,7 @@ from qcode.agent.sessions.store import SessionStore
 from qcode.agent.trust.store import TrustStore
 from qcode.cli.main import main
 from qcode.engine.model_facts import HostKnowledge
-from qcode.protocol.messages import user
+from qcode.protocol.messages import Message, Text, user
 
 
 class Printed:
@@ -157,6 +157,14 @@ def test_export_format_follows_the_flag_or_the_file_name(printed: Printed) -> No
     assert '"pdf"' in refusal
     assert "use: qcode sessions export" in refusal
     assert "use: qcode sessions show ID" in printed("sessions", "show", name, "-o", "talk.html", code=2)[1][0]
+
+
+def test_sessions_show_begins_a_line_after_each_attachment(printed: Printed) -> None:
+    session = SessionStore(printed.state, printed.work).create("demo/demo", printed.work)
+    session.append(Message("user", (Text('<hook event="SessionStart">\nbranch main\n</hook>'), Text("hello you"))))
+    session.close()
+    out, _ = printed("sessions", "show", session.session_id)
+    assert out == ['user: <hook event="SessionStart">', "branch main", "</hook>", "hello you"]
 
 
 def test_sessions_show_reports_an_incomplete_last_record(printed: Printed) -> None:

@@ -20,7 +20,7 @@ from qcode.cli.context import folder_context, report_problem
 from qcode.cli.terminal import InputEnded, ask, short_path, write_lines, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
-from qcode.protocol.messages import typed_text
+from qcode.protocol.messages import Message, Text, typed_text
 from qcode.safety.redaction import Redactor, named_secrets
 from qcode.text.clean import clean, plain_line, single_spaced
 from qcode.text.json import JsonObject
@@ -154,9 +154,16 @@ def _show(store: SessionStore, selection: str) -> int:
     for notice in loaded.notices:
         write_stderr(notice)
     write_stdout(
-        "".join(f"{message.role}: {_printable(message.text)}\n" for message in loaded.messages if message.text)
+        "".join(f"{message.role}: {_printable(_text_of(message))}\n" for message in loaded.messages if message.text)
     )
     return 0
+
+
+def _text_of(message: Message) -> str:
+    """Return the text of a message. Each attachment of a prompt, such as a file, ends with a line break."""
+    if message.role != "user":
+        return message.text
+    return "\n".join(block.text for block in message.blocks if isinstance(block, Text))
 
 
 def _printable(text: str) -> str:
