@@ -389,12 +389,13 @@ def talk(folder: Path, *lines: str) -> str:
 
 
 def test_linear_mode_lists_shows_sends_and_reports_the_end(pipe: Path) -> None:
-    output = talk(pipe.parent, "START", "/jobs", "/jobs 1", "/jobs send 1", "END", "/quit")
+    output = talk(pipe.parent, "START", "/jobs", "/jobs 1", "/jobs send 1", "/jobs send 1", "END", "/quit")
     assert "Background jobs:\n1  running 0 s  echo begun; read line < pipe; echo got $line; exit 3" in output
     assert "/jobs NUMBER shows the output" in output
     assert "Job 1:\nrunning 0 s: echo begun" in output
     assert "\n\nbegun" in output
     assert "Note: Attached the output of job 1 (1 line) to your next message." in output
+    assert "Warning: Job 1 has no new output since you attached it." in output
     assert "Warning: Job 1 ended (exit 3)" in output
     assert "Quit and stop" not in output
 

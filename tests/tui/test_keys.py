@@ -81,7 +81,7 @@ def test_mode_without_effect_in_a_restricted_folder_is_not_shown_as_the_mode() -
         return "Folder trusted."
 
     async def test(run: Running) -> None:
-        await run.send("/mode accept-edits")
+        await run.send("/mode Accept-Edits")
         assert "Mode accept-edits applies once you trust this folder (/trust)." in run.text
         assert "ask before edits" in run.status
         assert "accept edits" not in run.status

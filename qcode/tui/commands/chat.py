@@ -182,7 +182,10 @@ def _jobs(context: CommandContext, argument: str) -> None:
         case "stop":
             view.run_later(jobs.stop(job))
         case "send":
-            view.notify("info", jobs.send(job))
+            try:
+                view.notify("info", jobs.send(job))
+            except ValueError as refusal:
+                view.notify("warning", str(refusal))
         case _:
             context.refuse(
                 f"Unknown action {quoted(action)}. Type /jobs NUMBER, /jobs stop NUMBER or /jobs send NUMBER."

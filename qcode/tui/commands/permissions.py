@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def _mode(context: CommandContext, name: str) -> None:
-    mode = next((mode for mode in MODES if name in (mode, mode_label(mode))), None)
+    typed = name.lower()
+    mode = next((mode for mode in MODES if typed in (mode, mode_label(mode))), None)
     if mode is not None:
         context.use_mode(mode)
         return
@@ -28,8 +29,8 @@ def _mode(context: CommandContext, name: str) -> None:
     is_trusted = context.agent.trust.is_trusted
     flag_hint = "Start qcode with --permission-mode for auto or bypass."
     labels = [mode_label(mode) for mode in MODES]
-    if name in ("auto", "bypass"):
-        context.refuse(f"Cannot switch to {name} here. {flag_hint}")
+    if typed in ("auto", "bypass"):
+        context.refuse(f"Cannot switch to {typed} here. {flag_hint}")
     elif name:
         choices = f"Choose from {', '.join(labels)}."
         context.refuse(unknown_name_error(f"mode {quoted(name)}", name, labels, choices))

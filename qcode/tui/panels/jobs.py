@@ -141,11 +141,14 @@ class JobWatch:
         return text
 
     def send(self, job: Job) -> str:
-        """Attach the latest output of a job to the next message to the model; return a sentence for the user."""
+        """Attach the latest output of a job to the next message to the model; return a sentence for the user.
+
+        Raise `ValueError` with the reason if the job has no output that is not yet attached.
+        """
         if not job.recent.strip():
-            return f"Job {job.number} has {missing_output(job)}."
+            raise ValueError(f"Job {job.number} has {missing_output(job)}.")
         if self._sent_totals.get(job.number) == job.total:
-            return f"Job {job.number} has no new output since you attached it."
+            raise ValueError(f"Job {job.number} has no new output since you attached it.")
         from qcode.agent.context.attachments import job_block
 
         self._sent_totals[job.number] = job.total

@@ -49,7 +49,7 @@ class JobsScreen(ListScreen[None]):
     def __init__(self, jobs: JobWatch) -> None:
         self._jobs = jobs
         self._painted_content: tuple[object, ...] = ()
-        self._note = ""
+        self._note = Content("")
         super().__init__("Background jobs", self._build_rows(), empty=jobs.empty_text)
 
     def rows_below(self) -> int:
@@ -68,7 +68,7 @@ class JobsScreen(ListScreen[None]):
         return [key for key in keys if key != _STOP or (job is not None and job.is_running)]
 
     def show_row(self, row: PickerRow | None) -> None:
-        self._note = ""
+        self._note = Content("")
         self.show_title_and_keys()
         self._paint()
 
@@ -77,13 +77,13 @@ class JobsScreen(ListScreen[None]):
 
     async def action_stop(self) -> None:
         if (job := self._job()) is not None:
-            self._note = await self._jobs.stop(job, is_shown=True)
+            self._note = Content.styled(await self._jobs.stop(job, is_shown=True), "$text-success")
             self._refresh()
             self._paint()
 
     def action_send(self) -> None:
         if (job := self._job()) is not None:
-            self._note = self._jobs.send(job)
+            self._note = _attach(self._jobs, job)
             self._paint()
 
     def _job(self) -> Job | None:
@@ -109,7 +109,7 @@ class JobsScreen(ListScreen[None]):
         output = self.query_one("#job-output", Static)
         job = self._job()
         if self._note:
-            output.update(Content.styled(self._note, "$text-success"))
+            output.update(self._note)
         elif job is None or self.size.height < _MIN_HEIGHT:
             output.update("")
         else:
@@ -141,7 +141,7 @@ class JobOutput(PagerScreen):
         self._refresh()
 
     def action_send(self) -> None:
-        self._note = self._jobs.send(self._job)
+        self._note = _attach(self._jobs, self._job).plain
         self._refresh()
 
     def _refresh(self) -> None:
@@ -166,6 +166,14 @@ def output_lines(job: Job, width: int) -> list[Line]:
     """Return the latest output of a job in rows of `width` cells."""
     text = job.latest().rstrip("\n")
     return output_rows(text, width) if text else [Line(((f"({missing_output(job)})", style_of("dim")),))]
+
+
+def _attach(jobs: JobWatch, job: Job) -> Content:
+    """Attach the output of a job to the next message, and return what happened in words."""
+    try:
+        return Content.styled(jobs.send(job), "$text-success")
+    except ValueError as refusal:
+        return Content.styled(str(refusal), "$text-warning")
 
 
 class QuitPicker(Picker):
