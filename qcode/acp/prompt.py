@@ -187,7 +187,8 @@ def _linked_file(path: Path, folder: Path, why_not_read: Callable[[Path], str]) 
     why_not = why_not_read(real)
     if why_not:
         raise InputError(f"{label}: {why_not}")
-    return attached_file(real, f"{label}/" if real.is_dir() else label)
+    is_folder = os.path.isdir(real)  # noqa: PTH112  # never raises, unlike pathlib's for a long name
+    return attached_file(real, f"{label}/" if is_folder else label)
 
 
 def file_of(uri: str) -> Path | None:

@@ -125,6 +125,13 @@ def test_linked_file_of_the_workspace_is_attached_and_others_are_named(
     assert len(notices) in (0, 4)
 
 
+def test_link_that_cannot_be_reached_is_not_attached(connect: Connect, work: Path) -> None:
+    name = "n" * 300
+    with connect([Turn(text="Ok.")]) as editor:
+        editor.answers["folder"] = lambda _: work
+        assert name in sent(editor, text("see "), link(f"file://{work}/{name}"))
+
+
 def test_image_is_sent_with_the_type_of_its_bytes(connect: Connect, work: Path) -> None:
     import base64
 

@@ -82,7 +82,7 @@ class HookFolders:
             if ".." not in text and not os.path.exists(path):  # noqa: PTH110  # quicker than pathlib
                 continue
             real_path = Path(os.path.realpath(path))
-            if self._is_inside(real_path) and real_path.is_file():
+            if self._is_inside(real_path) and os.path.isfile(real_path):  # noqa: PTH113  # never raises
                 files[real_path] = None
         return tuple(files)
 

@@ -28,8 +28,9 @@ from qcode import (
     TurnEvent,
     UsageError,
 )
-from qcode.agent.hooks.events import Hook
+from qcode.agent.hooks.events import Hook, HookCommand
 from qcode.agent.hooks.session import IDLE_S
+from qcode.agent.hooks.sources import HookFolders
 from qcode.agent.trust.service import files_in_use
 from qcode.agent.trust.store import TrustStore
 from qcode.testing import Call, Reply, Scripted, Truncated
@@ -831,3 +832,8 @@ def test_event_of_a_background_hook_at_the_end_of_a_turn_is_shown_in_the_next(tm
         return seen
 
     assert Notice("info", "late") in asyncio.run(play_turns())
+
+
+def test_word_of_a_command_that_no_file_can_have_names_no_file(tmp_path: Path) -> None:
+    folders = HookFolders(tmp_path, tmp_path, home=str(tmp_path))
+    assert folders.files(HookCommand("grep -E a..b" + "n" * 300)) == ()
