@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from qcode.agent.permissions import NO_RULES, Permissions
 from qcode.config.paths import with_tilde
@@ -37,6 +37,14 @@ BUILT_IN = {
 }
 """The description of each command, and the hint about its argument, empty if it has none."""
 _MAX_DECISIONS = 20
+
+
+class TypedCommand(NamedTuple):
+    """A command as the user typed it."""
+
+    name: str
+    """Without the slash."""
+    argument: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +106,16 @@ class SessionCommands:
         """Read the custom commands from files, without those that have the name of a built-in one."""
         return self._agent.custom_commands(tuple(BUILT_IN))
 
-    def match_command(self, text: str) -> tuple[str, str] | None:
-        """Return the command at the start of a prompt and its argument; None if there is no such command."""
+    def match_command(self, text: str) -> TypedCommand | None:
+        """Return the command at the start of a prompt; None if there is no such command."""
         if not text.startswith("/"):
             return None
         name, _, argument = text[1:].partition(" ")
         if name.strip() in BUILT_IN:
-            return name.strip(), argument.strip()
+            return TypedCommand(name.strip(), argument.strip())
         custom = self._read_custom_commands().match_command(text)
         exists = custom is not None or self._skill(name) is not None
-        return (name, argument) if exists else None
+        return TypedCommand(name, argument) if exists else None
 
     def _command_names(self) -> tuple[str, ...]:
         """Return the names of all commands that are not skills."""
@@ -118,9 +126,9 @@ class SessionCommands:
         skills = self._agent.skill_commands(self._command_names())
         return next((skill for skill in skills if skill.handle.lower() == name.lower()), None)
 
-    async def run(self, name: str, argument: str) -> CommandOutcome:
+    async def run(self, command: TypedCommand) -> CommandOutcome:
         """Run a command that `match_command` returned; return its outcome."""
-        agent = self._agent
+        agent, name, argument = self._agent, command.name, command.argument
         match name:
             case "compact":
                 return CompactCommand(argument)

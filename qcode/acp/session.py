@@ -286,7 +286,7 @@ class EditorSession:
             return
         command = self.commands.match_command(prompt.blocks.first_text)
         if command is not None:
-            await self._run_command(*command, prompt)
+            await self._run_command(command, prompt)
             return
         policy = self.agent.conversation.policy
         content = await asyncio.to_thread(
@@ -294,8 +294,8 @@ class EditorSession:
         )
         await self._submit(prompt, content, TurnOptions())
 
-    async def _run_command(self, name: str, argument: str, prompt: PendingPrompt) -> None:
-        match await self.commands.run(name, argument):
+    async def _run_command(self, command: commands.TypedCommand, prompt: PendingPrompt) -> None:
+        match await self.commands.run(command):
             case commands.CommandOutput(text=text):
                 self._send_text(text)
                 self._send_changed_settings()

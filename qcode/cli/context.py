@@ -16,7 +16,9 @@ from qcode.protocol.errors import ConfigError, ExitCode, UsageError
 from qcode.text.clean import plain_line
 
 _MAX_SESSION_CHOICES = 9
-_NO_BYPASS = "this folder is not trusted: bypass mode allows no commands or edits here; --trust trusts it for this run"
+_NO_BYPASS = (
+    "this folder is not trusted, so bypass mode allows no commands or edits here; --trust trusts it for this run"
+)
 
 
 def run_context(

@@ -183,6 +183,6 @@ def test_bypass_mode_says_that_trust_is_missing(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", None)
     assert main(["-p", "hi", "-m", "demo/demo", "--yolo"]) == 0
-    assert "this folder is not trusted: bypass mode allows no commands" in capfd.readouterr().err
+    assert "this folder is not trusted, so bypass mode allows no commands" in capfd.readouterr().err
     assert main(["-p", "hi", "-m", "demo/demo", "--yolo", "--trust"]) == 0
     assert "not trusted" not in capfd.readouterr().err

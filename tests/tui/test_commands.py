@@ -355,7 +355,7 @@ def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
 def test_skills_in_a_restricted_folder_or_turned_off_say_so() -> None:
     context = run_context()
     restricted = no_skills_text(replace(context, is_trusted=False))
-    hint = "This folder is not trusted: trust it with /trust or --trust to use its skills."
+    hint = "This folder is not trusted, so its own skills are not read; /trust trusts it."
     assert restricted == f"{no_skills_text(context)} {hint}"
     turned_off = replace(context, options=replace(context.options, no_skills=True))
     assert no_skills_text(turned_off) == "No skills: --no-skills was given."

@@ -27,7 +27,7 @@ _NO_SKILLS = (
     "one is found when qcode starts."
 )
 """`{}` stands for the user's folder of skills."""
-_RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
+_RESTRICTED = "This folder is not trusted, so its own skills are not read; /trust trusts it."
 _TURNED_OFF = "No skills: --no-skills was given."
 
 

@@ -50,7 +50,7 @@ async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -
     try:
         await agent.toolbox.wait_for_servers()
         for prompt in recorded.prompts:
-            ended = await _turn(agent, prompt, _attached_blocks(recorded, prompt))
+            ended = await _run_turn(agent, prompt, _attached_blocks(recorded, prompt))
             code = exit_code(ended)
             if not shows_diff:
                 write_stdout(f"{clean(ended.text).rstrip()}\n")
@@ -67,7 +67,8 @@ async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -
     return ExitCode.FAILED if lines else ExitCode.OK
 
 
-async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnEnded:
+async def _run_turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnEnded:
+    """Run a turn to its end. Approvals are decided as in pipe mode; files that `prompt` mentions are not attached."""
     agent.conversation.attach(attached)
     options = TurnOptions(finds_files=False)
     async for event in agent.conversation.submit(prompt, options=options):
