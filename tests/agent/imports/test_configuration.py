@@ -329,6 +329,14 @@ def test_denial_of_opencode_is_enforced_or_fails_the_import(
     assert line in place.run("opencode", code=code)
 
 
+def test_tool_of_a_server_that_gemini_excludes_is_denied(place: Place) -> None:
+    settings = {"mcpServers": {"jira": {"command": "x"}}, "tools": {"exclude": ["jira__delete", "mcp_jira_close"]}}
+    place.write("home/.gemini/settings.json", json.dumps(settings))
+    out = place.run("gemini")
+    assert "+ rule deny jira__delete -> deny mcp(jira/delete)" in out
+    assert "+ rule deny mcp_jira_close -> deny mcp(jira/close)" in out
+
+
 def test_tool_that_opencode_switches_off_is_denied(place: Place) -> None:
     place.write("home/.config/opencode/opencode.json", json.dumps({"tools": {"webfetch": False, "bash": True}}))
     assert "+ rule deny webfetch -> deny fetch" in place.run("opencode")

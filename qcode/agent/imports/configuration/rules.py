@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from qcode.agent.claude.rules import QCODE_MODES, RuleSource, convert_rule, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
+from qcode.agent.claude.tool_names import MCP_PREFIX
 from qcode.agent.imports.configuration.findings import AddRule, SetMode, SettingsFile, SourceSetting
 from qcode.protocol.approvals import RULE_EFFECTS, RuleEffect
 from qcode.text.clean import single_spaced
@@ -102,11 +103,23 @@ def add_gemini_rules(file: SettingsFile) -> None:
     )
     for effect, path in locations:
         for text in _rule_texts(file, effect, *path):
-            rule = _with_claude_tool(text)
+            rule = _gemini_server_tool(file, text) or _with_claude_tool(text)
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
                 rule = f"Bash({match[2]}:*)"  # Gemini CLI allows every command that begins with the text
             add_rule(file, effect, text, rule, "project", file.location(*path, text))
+
+
+def _gemini_server_tool(file: SettingsFile, text: str) -> str:
+    """Return Claude Code's name of `SERVER__TOOL` or `mcp_SERVER_TOOL`, empty if the file has no such server."""
+    has_prefix = text.startswith("mcp_")
+    name = text.removeprefix("mcp_")
+    for server in sorted(file.table("mcpServers"), key=len, reverse=True):
+        for separator in ("__", "_") if has_prefix else ("__",):
+            tool = name.removeprefix(f"{server}{separator}")
+            if tool != name:
+                return f"{MCP_PREFIX}{server}__{tool}"
+    return ""
 
 
 def _with_claude_tool(text: str) -> str:
