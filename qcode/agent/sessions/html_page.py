@@ -56,18 +56,18 @@ def html_page(turns: Sequence[SessionTurn], title: str, facts: Sequence[str], *,
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
         '<meta name="color-scheme" content="light dark"/>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>\n'
-        f"<title>{_text(title)}</title>\n<style>\n{style}</style></head>\n"
-        f"<body>\n<header><h1>{_text(title)}</h1>{_facts(facts)}</header>\n"
+        f"<title>{_escaped(title)}</title>\n<style>\n{style}</style></head>\n"
+        f"<body>\n<header><h1>{_escaped(title)}</h1>{_facts(facts)}</header>\n"
         f'<nav aria-label="Turns"><ol>\n{listed}\n</ol></nav>\n<main>\n{body}\n</main>\n</body></html>\n'
     )
 
 
 def _turn_link(turn: SessionTurn) -> str:
-    return f'<a href="#turn-{turn.number}">{_text(turn.label)}</a>'
+    return f'<a href="#turn-{turn.number}">{_escaped(turn.label)}</a>'
 
 
 def _facts(facts: Sequence[str]) -> str:
-    return f'<p class="facts">{" · ".join(map(_text, facts))}</p>' if facts else ""
+    return f'<p class="facts">{" · ".join(map(_escaped, facts))}</p>' if facts else ""
 
 
 def _turn(turn: SessionTurn, *, has_tools: bool) -> str:
@@ -95,7 +95,7 @@ def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[
                     pass
     for note in (step.recovery, step.entry.note, step.ending_note):
         if note:
-            yield f'<p class="note">{_text(note)}</p>'
+            yield f'<p class="note">{_escaped(note)}</p>'
 
 
 def _prompt(prompt: PromptParts) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
         images = "".join(map(_image, prompt.images))
         yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed_text)}</div>{images}</div>'
     for attachment in prompt.attached:
-        head = f"<summary>{_text(attachment.kind)} <code>{_text(single_spaced(attachment.name))}</code></summary>"
+        head = f"<summary>{_escaped(attachment.kind)} <code>{_escaped(single_spaced(attachment.name))}</code></summary>"
         yield f'<details class="call">{head}{_pre(attachment.content)}</details>'
     if prompt.full_text:
         yield f'<details class="call"><summary>Prompt sent for the command</summary>{_pre(prompt.full_text)}</details>'
@@ -117,9 +117,9 @@ def _card(view: CallView, agent: str = "") -> str:
     notes = view.notes
     if not notes and view.output and not view.state:
         notes = (count_text(len(view.output.splitlines()), "line"),)
-    labels = "".join(f" <small>{_text(note)}</small>" for note in notes)
-    name = f"<b>{_text(view.title)}</b>"
-    argument = f" <code>{_text(view.argument)}</code>" if view.argument and not view.is_approved_plan else ""
+    labels = "".join(f" <small>{_escaped(note)}</small>" for note in notes)
+    name = f"<b>{_escaped(view.title)}</b>"
+    argument = f" <code>{_escaped(view.argument)}</code>" if view.argument and not view.is_approved_plan else ""
     plan = f'<div class="reply">{_markdown(view.plan)}</div>' if view.plan else ""
     body = plan + (_diff(view.diff) if view.diff else _arguments(view)) + agent
     result = _pre(view.output, "output") if view.output else ""
@@ -133,7 +133,7 @@ def _card(view: CallView, agent: str = "") -> str:
 def _arguments(view: CallView) -> str:
     """Return the arguments that the summary line of the card does not show in full."""
     return "".join(
-        f'<p class="name">{_text(argument.name)}</p>{_pre(argument.text, language=argument.language)}'
+        f'<p class="name">{_escaped(argument.name)}</p>{_pre(argument.text, language=argument.language)}'
         for argument in view.details
     )
 
@@ -163,19 +163,19 @@ def _diff(diff: str) -> str:
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind in ("add", "remove", "same"):
             number = f"<i>{line.number}</i>"
-            rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
+            rows.append(f'<span class="{line.kind}">{number}{_escaped(line.text) or " "}</span>')
         elif line.kind == "outside" and line.text.startswith(tuple(omitted_starts)):
             if line.text.startswith("--- "):  # another file begins
                 is_first_hunk = True
         elif line.kind == "hunk":
-            heading = _text(line.text.split("@@", 2)[2].strip())  # git names the function after `@@ -1,2 +1,3 @@`
+            heading = _escaped(line.text.split("@@", 2)[2].strip())  # git names the function after `@@ -1,2 +1,3 @@`
             if not is_first_hunk:
                 rows.append(f'<span class="hunk later">{heading}</span>')
             elif heading:
                 rows.append(f'<span class="hunk">{heading}</span>')
             is_first_hunk = False
         elif line.text:
-            rows.append(f'<span class="hunk">{_text(line.text)}</span>')
+            rows.append(f'<span class="hunk">{_escaped(line.text)}</span>')
     return f'<pre class="diff">{"".join(rows)}</pre>'
 
 
@@ -187,11 +187,11 @@ def _highlighted(code: str, language: str) -> str:
     """Return code as HTML, with token classes if the language is known."""
     lexer = lexer_of(language) if len(code) <= _MAX_HIGHLIGHTED_CHARS else None
     if lexer is None:
-        return _text(code)
+        return _escaped(code)
     try:
         return str(_pygments().highlight(_encodable(code), lexer, _pygments().formatter)).removesuffix("\n")
     except LEXER_FAULTS:
-        return _text(code)
+        return _escaped(code)
 
 
 class _Pygments:
@@ -286,8 +286,8 @@ def _lowered_heading(renderer: RendererHTML, tokens: Sequence[Token], index: int
 def _linked_image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
     """Return an image of a reply as a link, because loading it would tell its server who reads the page."""
     address = str(tokens[index].attrGet("src") or "")
-    label = _text(tokens[index].content or address)
-    return f'<a href="{_text(address)}" rel="{_LINK_REL}">{label}</a>'
+    label = _escaped(tokens[index].content or address)
+    return f'<a href="{_escaped(address)}" rel="{_LINK_REL}">{label}</a>'
 
 
 def _image(image: Image) -> str:
@@ -300,12 +300,13 @@ def _linked(text: str) -> str:
     """Return text with its addresses as links."""
     linked_parts: list[str] = []
     for part in split_at_addresses(clean(text)):
-        escaped = _text(part.text)
+        escaped = _escaped(part.text)
         linked_parts.append(f'<a href="{escaped}" rel="{_LINK_REL}">{escaped}</a>' if part.is_address else escaped)
     return "".join(linked_parts)
 
 
-def _text(text: str) -> str:
+def _escaped(text: str) -> str:
+    """Return text as HTML, without control characters."""
     return html.escape(_encodable(clean(text)))
 
 

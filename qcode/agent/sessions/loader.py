@@ -60,18 +60,18 @@ _RESULTS_IF_NOT_STARTED: dict[SessionEnd, str] = {
     "copied": NOT_RUN_IN_COPY,
 }
 _TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept."
-_PARTIAL_NOTICES: dict[SessionEnd, str] = {
+_NOTICE_OF_UNFINISHED_REPLY: dict[SessionEnd, str] = {
     "closed": _TEXT_KEPT,
     "open": "The last reply is still being written.",
     "copied": COPIED_REPLY.text,
 }
-"""The notices about the unfinished reply at the end."""
-_PARTIAL_NOTES: dict[SessionEnd, str] = {
+"""The notice to the user at the start of the session, if its last reply is unfinished."""
+_NOTE_ON_UNFINISHED_REPLY: dict[SessionEnd, str] = {
     "closed": KILLED_REPLY.text,
     "open": "This reply is still being written.",
     "copied": COPIED_REPLY.text,
 }
-"""The notes of the unfinished reply at the end."""
+"""The note below the unfinished reply itself."""
 _UNKNOWN_IN_COPY = "running in the original session: the outcome is unknown here, nothing was run again."
 _OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again."
 EMPTY = "The file of this session is empty, so its messages are lost."
@@ -250,7 +250,7 @@ class _SessionReader:
             recovered = self.history.next_number
             # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", max_tokens=0, stop="killed", usage=Usage())
-            note = _PARTIAL_NOTES[self.history.end]
+            note = _NOTE_ON_UNFINISHED_REPLY[self.history.end]
             entry = HistoryEntry(partial, (killed,), note, numbers=(recovered,))
             self.history.add(StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
@@ -272,7 +272,7 @@ class _SessionReader:
         if notice:
             yield notice
         if is_recovered:
-            yield _PARTIAL_NOTICES[self.history.end]
+            yield _NOTICE_OF_UNFINISHED_REPLY[self.history.end]
         if self.skipped_lines:
             yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced."
         if self.newer_records:

@@ -394,9 +394,11 @@ class SessionTranscript:
         self.session = session
         self._messages: list[Message] = []
         self._numbers: list[tuple[int, ...]] = []
+        """The numbers of the stored messages of each message: several for a merged prompt, none if it is not stored."""
         self.reload()
         if not self._messages:
-            self._messages, self._numbers = list(history), [()] * len(history)
+            self._messages = list(history)
+            self._numbers = [()] * len(history)
 
     @property
     def messages(self) -> list[Message]:
