@@ -243,7 +243,7 @@ class AgentParts:
             context.env,
             judge=lambda path, access: permissions.policy.judge_file(path, access),
             scratch=scratch,
-            one_way=context.exit_tools,
+            exit_tools=context.exit_tools,
             servers=self._servers(),
             shell_variables=lambda command: _git_overrides() if permissions.policy.only_reads(command) else {},
             sandbox=sandbox,
@@ -309,7 +309,7 @@ class AgentParts:
             settings,
             files,
             context.root,
-            is_trusted=has_project_file,
+            reads_project_file=has_project_file,
             client_servers=context.client_servers,
             program_servers=context.program_servers,
         )
@@ -389,7 +389,7 @@ class AgentParts:
         return _FirstSession(opened.session, opened.loaded.messages, opened.loaded.notices)
 
     def _connect_session(self) -> None:
-        """Let the session record the mode, and traces name the session."""
+        """Let the session record the mode, and give the traces the id of the session."""
         self.permissions.record_mode_in(self.conversation.session)
         if self._tracing is not None:
             self._tracing.session_id = lambda: self.conversation.session.session_id
@@ -463,7 +463,7 @@ class AgentParts:
 
 
 def _with_sandbox(policy: Policy, sandbox: SessionSandbox, scratch: Scratch) -> Policy:
-    """Return the policy that knows what the sandbox supports; commands may only read the scratch folder."""
+    """Return the policy with what the sandbox supports. Writing to the scratch folder needs approval."""
     probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.refresh())
     return replace(policy, read_only=(scratch.path,), probes=probes)
 

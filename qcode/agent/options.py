@@ -318,6 +318,7 @@ class RunContext:
     """A user can answer questions."""
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
+    """Tools that are offered but never run; their calls are reported."""
     added_folders: tuple[Path, ...] = ()
     """The further folders that the tools may work in."""
     schema: AnswerSchema | None = None

@@ -88,7 +88,7 @@ class Toolbox:
     """The tools `fetch`, web search, sub-agents and skills, as far as this session has them."""
     _program_tools: tuple[Tool, ...]
     """The tools of the program that opened the agent, which are always offered."""
-    _one_way: tuple[ToolSpec, ...]
+    _exit_tools: tuple[ToolSpec, ...]
     """Tools that are offered and never run; their calls are reported as signals (`--exit-tools`)."""
     _offers_patches: bool
     """Models may be offered `apply_patch`."""
@@ -108,7 +108,7 @@ class Toolbox:
         *,
         judge: PathJudge | None = None,
         scratch: Scratch | None = None,
-        one_way: tuple[ToolSpec, ...] = (),
+        exit_tools: tuple[ToolSpec, ...] = (),
         servers: Servers | None = None,
         shell_variables: Callable[[str], Mapping[str, str]] = lambda _: {},
         sandbox: SessionSandbox | None = None,
@@ -134,7 +134,7 @@ class Toolbox:
         self._program_tools = program_tools
         tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *program_tools)
         self._tools = {tool.spec.name: tool for tool in tools}
-        self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
+        self._exit_tools = tuple(spec for spec in exit_tools if spec.name not in self._tools)
         self.is_offered = is_offered
         self._offers_patches = offers_patches
         self._nested_instructions = nested
@@ -156,7 +156,7 @@ class Toolbox:
         specs = (
             *registry.specs(model if self._offers_patches else ""),  # without a model, `apply_patch` is not offered
             *(tool.spec for tool in self._optional_tools),
-            *self._one_way,
+            *self._exit_tools,
         )
         if self.servers is not None:
             used_names = {spec.name for spec in specs}

@@ -82,7 +82,7 @@ def run(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments"
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "its arguments are invalid"
         raise ProgramUnavailable(f"could not be started: {why}") from None
     try:
         output, errors = process.communicate(timeout=max(0.0, timeout))

@@ -57,7 +57,7 @@ _NO_FILES = TrackedFiles()
 class Repository:
     """The result of probing a repository. The default is a harmless repository.
 
-    Each `find_` function may start git, and returns None after a timeout.
+    Each `find_` function may start git. After a timeout, the first two return None.
     """
 
     problem: str = ""
@@ -73,7 +73,10 @@ class Repository:
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
     """Files with protected names in commits, the stash and the reflogs. Files with equal content have one entry."""
     find_linked_folder: Callable[[], str] = str
-    """A folder of tracked files that was replaced by a link, empty if there is none. Git would follow the link."""
+    """A folder of tracked files that was replaced by a link, which git would follow; empty if there is none.
+
+    `a folder` if the index could not be listed.
+    """
 
 
 MAX_MASKED = 1_000
@@ -90,7 +93,10 @@ class WorkspaceContents:
     secrets: tuple[str, ...] = ()
     """Files with the name of a secret, git configurations with credentials, and hard links to these files."""
     control_paths: tuple[str, ...] = ()
-    """Files and folders that run or instruct programs later, but not those in dependency folders."""
+    """Files and folders that programs later execute or take instructions from, such as git hooks.
+
+    Those in dependency folders are left out.
+    """
     git_control_paths: tuple[str, ...] = ()
     """The `control_paths` that belong to git."""
     control_path_links: tuple[str, ...] = ()

@@ -58,7 +58,7 @@ def test_every_option_of_the_python_sdk_arrives(home: dict[str, str]) -> None:
     assert (options.user_config, options.reads_project, options.strict_mcp_config) == (False, True, True)
     assert (options.trust, options.fork_session, options.max_turns) == (True, True, 3)
     assert context.settings.warnings == ("--betas, --plugin-dir: no effect in qcode",)
-    servers = configured_servers(context.settings, options.mcp_config, context.root, is_trusted=False).specs
+    servers = configured_servers(context.settings, options.mcp_config, context.root, reads_project_file=False).specs
     assert [(server.name, server.config.url, server.scope) for server in servers] == [
         ("web", "https://mcp.example/v1", INLINE_SCOPE)
     ]
@@ -251,7 +251,9 @@ def test_error_in_settings_from_a_pipe_names_the_pipe_and_the_line(home: dict[st
 def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
     path, thread = piped('{"mcpServers": {"git": {"command": "git-mcp"}}}')
     context = read(home, "--mcp-config", path)
-    servers = configured_servers(context.settings, context.options.mcp_config, context.root, is_trusted=False).specs
+    servers = configured_servers(
+        context.settings, context.options.mcp_config, context.root, reads_project_file=False
+    ).specs
     assert [server.name for server in servers] == ["git"]
     thread.join()
     os.close(int(path.rpartition("/")[2]))

@@ -39,7 +39,7 @@ class Asked:
     def specs(self) -> dict[str, ServerSpec]:
         paths = ConfigPaths.from_env({"QCODE_HOME": str(self.home)})
         settings = load(paths, {}, {}, self.work, True)
-        return {spec.name: spec for spec in configured_servers(settings, (), self.work, is_trusted=True).specs}
+        return {spec.name: spec for spec in configured_servers(settings, (), self.work, reads_project_file=True).specs}
 
 
 @pytest.fixture

@@ -160,14 +160,17 @@ def _bar(report: ContextReport) -> str:
 
 def advice(report: ContextReport) -> list[str]:
     """Return suggestions for the user, the most useful first."""
-    lines = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
+    share = report.used / report.window if report.window else 0
+    if share < report.compacts_at:
+        lines = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
+    else:
+        lines = [f"Over {report.compacts_at:.0%} full: qcode compacts before the next request."]
     if report.first_cap is not None:
         learned = report.first_cap
         lines.append(
             f"Requests ask for {report.reserve:,} tokens of output instead of 8,000, because {learned.longer} of the "
             f"last {learned.replies} replies of this model were longer. output.learn_first_cap = false turns this off."
         )
-    share = report.used / report.window if report.window else 0
     if share >= 0.5:
         lines.append("/compact frees space now; /clear starts a new session.")
     if report.tool_output > report.used / 2 and report.tool_output > report.window / 10:

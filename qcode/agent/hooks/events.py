@@ -88,7 +88,10 @@ class Hook:
     on_failure: OnFailure | None = None
     """Applies if the function raises or takes longer than `timeout`; None: the default of the event."""
     may_allow: bool = False
-    """Calls that only the mode asks about can be allowed; rules, protected files and untrusted folders still ask."""
+    """The hook can allow a call if only the mode would ask about it.
+
+    A call that asks because of a rule, a protected file or an untrusted folder still asks.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,9 @@ class Handler:
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    """The settings let the hook allow calls; `can_allow` decides."""
+    """The author of the hook lets it allow calls. Use `can_allow`, which also considers the origin."""
     location: str | Origin = ""
-    """Converted to text, the `file:line` that defines the hook; empty for a hook of a program."""
+    """The place that defines the hook; its `str` is `file:line`. Empty for a hook of a program."""
     label: str = ""
     """The command line, or the name of the function."""
     condition: tuple[str, ...] = ()

@@ -251,7 +251,7 @@ def configured_servers(
     files: Sequence[str | Path],
     root: Path,
     *,
-    is_trusted: bool,
+    reads_project_file: bool,
     client_servers: Mapping[str, McpServer] = MappingProxyType({}),
     program_servers: Mapping[str, Connect] = MappingProxyType({}),
 ) -> ConfiguredServers:
@@ -282,7 +282,7 @@ def configured_servers(
         else:
             config = McpServer(command=name)
             specs[name] = ServerSpec(name, config, CLIENT_SCOPE, "the host", is_from_client=True, connect=connect)
-    project_servers = _project_servers(root, problems) if is_trusted else {}
+    project_servers = _project_servers(root, problems) if reads_project_file else {}
     for name, config in project_servers.items():
         if name in specs:
             problems.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")

@@ -255,7 +255,7 @@ def _servers(options: Options, settings: Settings) -> tuple[tuple[ServerSpec, ..
     root = find_project_root(folder)
     paths = ConfigPaths.from_env(os.environ)
     is_trusted = _is_trusted(options, root, paths)
-    configured = configured_servers(settings, options.mcp_config, root, is_trusted=is_trusted)
+    configured = configured_servers(settings, options.mcp_config, root, reads_project_file=is_trusted)
     for problem in configured.problems:
         write_stderr(problem)
     if not is_trusted and (exists_or_unknown(root / MCP_FILE) or exists_or_unknown(project_file(root))):

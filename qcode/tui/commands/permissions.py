@@ -186,7 +186,7 @@ PERMISSIONS: tuple[Command, ...] = (
     Command(
         "trust",
         "Trust this folder",
-        "Trust this folder: qcode uses its files, and applies your rules and modes in it.",
+        "Trust this folder: use its settings and instructions, and apply your rules and modes in it.",
         _trust,
         names=("trust",),
     ),

@@ -54,7 +54,8 @@ class PromptHistory:
     def add(self, text: str, stored: str | None = None) -> None:
         """Remember `text` unless it is empty or only an API key, and move the cursor to the end.
 
-        `stored` is the text for the file, if `text` has labels: they mean nothing in another session.
+        `stored` is the text for the file. It is needed if `text` has labels such as `[Image #1 a.png]`, which mean
+        nothing in another session.
         """
         from qcode.safety.redaction import is_secret  # not needed for the first paint
 

@@ -219,7 +219,7 @@ def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults
 
 def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
-    # `claude` finds the providers of Claude models, whose models are not listed before they have a key.
+    # Typing `claude` also finds the providers of Claude models without a key, whose models are not listed yet.
     hint = provider_hint(provider.name)
     return PickerRow(command, command, search_text=hint, group=_NOT_READY_GROUP, is_dim=True)
 
@@ -248,7 +248,7 @@ def facts_text(facts: ModelFacts) -> str:
         _price_text(facts.price) if facts.price is not None else "",
         _images_text(facts.can_read_images),
         "thinks" if facts.can_think else "",
-        "sends calls as text" if facts.has_text_tool_calls else "",
+        "writes tool calls as text" if facts.has_text_tool_calls else "",
     )
     return " · ".join(part for part in parts if part) or "Limits and price unknown."
 

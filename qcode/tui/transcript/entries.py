@@ -45,7 +45,7 @@ _MAX_UNLABELED_ROWS = 12
 _MIN_PART_CHARS = 2_000
 """The minimum length of an entry of a divided reply."""
 _SLICE_CHARS = 2 * _MIN_PART_CHARS
-"""Longer text is added to a reply in slices, because each addition begins at most one new entry."""
+"""Longer text is added to a reply in slices: a new entry reads the rest of its slice again, not of the whole text."""
 _LONG_LINE_CHARS = 2_000
 """In a longer line of live reasoning, only the last row is laid out again with each delta."""
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
@@ -311,7 +311,7 @@ class DividerEntry(Entry):
 
 
 class ReplyEntry(Entry):
-    """Text of the model, live until `settle`. A mark is shown where it was set, but is not part of the text.
+    """Text of the model, live until `settle`. A mark, such as `continued 1/3`, is shown but not part of the text.
 
     A long text is divided into several entries, so that only those near the view are laid out at a new width.
     `start` is the state of the Markdown before this entry.

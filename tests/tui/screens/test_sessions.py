@@ -994,6 +994,15 @@ def test_context_report_has_shares_and_advice() -> None:
     assert "Instruction files" in text
 
 
+def test_context_report_says_when_qcode_compacts_below_and_above_the_limit() -> None:
+    def text(messages: int) -> str:
+        return context_text(ContextReport("m", 100_000, 0, 0, 0, messages, 0, 8_000))
+
+    assert "qcode compacts automatically at 80%." in text(79_000)
+    assert "qcode compacts automatically" not in text(81_000)
+    assert "Over 80% full: qcode compacts before the next request." in text(81_000)
+
+
 def test_context_bar_has_a_mark_for_the_smallest_share() -> None:
     def bar(messages: int) -> str:
         return context_text(ContextReport("m", 1_000_000, 0, 0, 0, messages, 0, 8_000)).split()[0]
