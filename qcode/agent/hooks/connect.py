@@ -56,7 +56,7 @@ def connect_hooks(
     hooks = SessionHooks(
         runner,
         facts,
-        state_dir=context.paths.state_dir,
+        state_dir=None if context.options.no_session else context.paths.state_dir,
         folder=context.folder,
         scratch=scratch,
         redact=redact,

@@ -78,8 +78,9 @@ class SessionFacts:
 class SessionHooks:
     """The hooks of a session.
 
-    `facts` returns the current state of the session, `scratch` a private folder for long texts. `source` is the reason
-    for the next SessionStart hooks: `startup`, `resume`, `fork`, later also `clear` or `compact`.
+    `facts` returns the current state of the session, `scratch` a private folder for long texts. The transcripts are
+    kept in `state_dir`; if it is None, they are in the scratch folder, which is removed at the end. `source` is the
+    reason for the next SessionStart hooks: `startup`, `resume`, `fork`, later also `clear` or `compact`.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class SessionHooks:
         runner: HookRunner,
         facts: Callable[[], SessionFacts],
         *,
-        state_dir: Path,
+        state_dir: Path | None,
         folder: Path,
         scratch: Callable[[], Path],
         redact: Callable[[str], str],
@@ -164,7 +165,7 @@ class SessionHooks:
     def _create_transcript(self, name: str) -> TranscriptFile:
         from qcode.agent.hooks.transcript import TranscriptFile  # loads with the first hook that runs
 
-        return TranscriptFile(self._state_dir, name, self._folder, self._redact)
+        return TranscriptFile(self._state_dir or self._scratch(), name, self._folder, self._redact)
 
     def record(self, message: Message) -> None:
         """Add a committed message to the transcript."""

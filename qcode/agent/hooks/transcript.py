@@ -23,10 +23,10 @@ MAX_AGE_DAYS = 30
 
 
 class TranscriptFile:
-    """One file, mode 600, in the state folder. Write errors are ignored: the file serves hooks only."""
+    """One file, mode 600, in `parent` / `FOLDER`. Write errors are ignored: the file serves hooks only."""
 
-    def __init__(self, state_dir: Path, name: str, folder: Path, redact: Callable[[str], str]) -> None:
-        self.path = state_dir / FOLDER / f"{name}.jsonl"
+    def __init__(self, parent: Path, name: str, folder: Path, redact: Callable[[str], str]) -> None:
+        self.path = parent / FOLDER / f"{name}.jsonl"
         self._folder = str(folder)
         self._session_id = name
         self._redact = redact

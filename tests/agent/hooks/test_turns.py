@@ -471,6 +471,19 @@ def test_without_hooks_no_transcript_is_written(tmp_path: Path) -> None:
     assert not list((tmp_path / "home").rglob("hook-transcripts"))
 
 
+def test_transcript_of_a_run_without_session_is_removed_at_its_end(tmp_path: Path) -> None:
+    texts: dict[str, str] = {}
+
+    def keep(given: dict[str, Any]) -> None:
+        texts[given["transcript_path"]] = Path(given["transcript_path"]).read_text()
+
+    play(tmp_path, ["done"], {"Stop": keep, "SessionEnd": keep}, no_session=True)
+    ((path, text),) = texts.items()
+    assert "done" in text
+    assert not Path(path).exists()
+    assert not list((tmp_path / "home").rglob("hook-transcripts"))
+
+
 def test_transcript_is_written_when_a_hook_first_runs(tmp_path: Path) -> None:
     lengths: list[int] = []
 
