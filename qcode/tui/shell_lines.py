@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.attachments import shell_block
+from qcode.agent.sessions.shown import JOB_ENDED_WITH_QCODE
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line, title_line
 from qcode.text.pattern import lazy_pattern
@@ -33,7 +34,7 @@ INTERRUPT_HINT = "Esc to interrupt"
 
 def line_state(result: str) -> CardState:
     """Return the state of a line's card, from the `result` in its block."""
-    if result == _STOPPED:
+    if result in (_STOPPED, JOB_ENDED_WITH_QCODE):
         return "stopped"
     return "done" if result in ("", "exit 0") or result.startswith(IN_BACKGROUND) else "failed"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.screen import Screen
 
-from qcode.agent.context.attachments import attachment_line, restored_text
+from qcode.agent.context.attachments import attachment_line, of_last_run, restored_text
 from qcode.agent.sessions.shown import precedes_prompt
 from qcode.agent.settings import Setting
 from qcode.agent.trust.service import RESTRICTED_NOTICE
@@ -195,7 +195,7 @@ class AppView:
 
     def _restore_attached(self, texts: tuple[str, ...]) -> None:
         """Attach output of commands and side questions that the last process did not send, and show their cards."""
-        blocks = tuple(Text(text) for text in texts if show_attached(text, self.transcript))
+        blocks = tuple(Text(text) for text in map(of_last_run, texts) if show_attached(text, self.transcript))
         self._agent.conversation.attach(blocks)
         if blocks:
             self.notify("info", restored_text(blocks))

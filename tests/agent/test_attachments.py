@@ -10,10 +10,21 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context import attachments as module
-from qcode.agent.context.attachments import attach_files, attach_mentions, attached_lines, attachment_line, shell_block
+from qcode.agent.context.attachments import (
+    attach_files,
+    attach_mentions,
+    attached_lines,
+    attachment_line,
+    job_block,
+    of_last_run,
+    parse_attached,
+    shell_block,
+)
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, MentionedFiles, Text
 from qcode.protocol.tools import ToolOutcome
+from qcode.tools.jobs import Job
+from qcode.tools.shell import background_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
@@ -264,3 +275,34 @@ def test_attachment_line_of_a_command_has_the_current_state_of_its_job(
     summary: str, states: dict[int, str], line: str
 ) -> None:
     assert attachment_line(shell_block("make", ToolOutcome("building", summary=summary)), states) == line
+
+
+OUTPUT = "built <b> && </b>"
+JOB = Job(1, "make", None, 100, recent=OUTPUT, total=len(OUTPUT))
+ENDED_JOB = Job(1, "make", None, 100, problem="stopped", recent=OUTPUT, total=len(OUTPUT))
+
+
+@pytest.mark.parametrize(
+    ("block", "result", "line"),
+    [
+        (job_block(JOB), "earlier job 1: stopped when qcode ended", "earlier job 1: stopped when qcode ended  make"),
+        (job_block(ENDED_JOB), "earlier job 1: stopped", "earlier job 1: stopped  make"),
+        (
+            shell_block("make", background_result(JOB, OUTPUT, OUTPUT)),
+            "stopped when qcode ended",
+            "! make  stopped when qcode ended",
+        ),
+    ],
+)
+def test_block_of_the_last_run_has_no_state_of_a_job_of_this_run(block: Text, result: str, line: str) -> None:
+    restored = of_last_run(block.text)
+    attached = parse_attached(restored)
+    assert attached is not None
+    assert (attached.name, attached.content, attached.result) == ("make", OUTPUT, result)
+    assert attachment_line(Text(restored), {1: "running"}) == line
+    assert of_last_run(restored) == restored
+
+
+def test_other_blocks_of_the_last_run_stay_unchanged() -> None:
+    block = shell_block("make", ToolOutcome("built", summary="exit 0")).text
+    assert [of_last_run(text) for text in (block, "typed text")] == [block, "typed text"]

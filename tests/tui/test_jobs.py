@@ -233,6 +233,24 @@ def test_row_of_attached_output_shows_that_its_job_has_ended(pipe: Path) -> None
     drive(test, conversation)
 
 
+def test_restored_output_of_a_job_has_no_state_of_a_job_of_this_run(pipe: Path) -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        moved = shell_block("make", ToolOutcome("begun", summary="running in the background (job 1)"))
+        sent = job_block(Job(1, "npm run dev", None, 100, recent="built\n", total=6))
+        run.app.widgets.prompt.restore_attached((moved.text, sent.text))
+        await begun(run, WAITING, pipe.parent)
+        await run.until(lambda: "+ ! make  stopped when qcode ended" in run.screen)
+        await run.until(lambda: "+ earlier job 1: stopped when qcode ended  npm run dev" in run.screen)
+        assert "make  stopped" in run.text
+        assert "Jobs   npm run dev  earlier job 1: stopped when qcode ended" in run.text
+        await run.send("/jobs stop 1")
+        await run.until(lambda: "Job 1 ended (stopped)" in run.text)
+
+    drive(test, conversation)
+
+
 def test_narrow_row_of_attached_output_keeps_the_state_of_its_command() -> None:
     conversation = ScriptedConversation()
 

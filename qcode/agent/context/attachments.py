@@ -219,6 +219,28 @@ def job_block(job: Job) -> Text:
     return _output_block("job", job.command, f"job {job.number}: {job.state}", job.latest())
 
 
+def of_last_run(text: str) -> str:
+    """Return the text of a block that the last run of qcode attached, without a job number that this run could reuse.
+
+    `job 1: running` becomes `earlier job 1: stopped when qcode ended`.
+    """
+    attached = parse_attached(text)
+    if attached is None:
+        return text
+    from qcode.agent.sessions.shown import JOB_ENDED_WITH_QCODE, JOB_RUNNING
+    from qcode.tools.shell import background_job, without_note_on_move  # loads with the first command
+
+    if attached.kind == "job" and attached.result.startswith("job "):
+        label, _, state = attached.result.partition(": ")
+        result = f"earlier {label}: {JOB_ENDED_WITH_QCODE if state == JOB_RUNNING else state}"
+        return _output_block("job", attached.name, result, attached.content).text
+    if attached.kind == "shell" and background_job(attached.result) is not None:
+        # The note tells the model to read more of the job, which is gone.
+        output = without_note_on_move(attached.content)
+        return _output_block("shell", attached.name, JOB_ENDED_WITH_QCODE, output).text
+    return text
+
+
 def aside_block(question: str, answer: str) -> Text:
     """Return a side question and its answer as a block for the model."""
     return _output_block("aside", question, result="", output=answer)
