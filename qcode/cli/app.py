@@ -109,7 +109,7 @@ def _ask_trust(options: Options, question: TrustQuestion, keep_draft: Callable[[
     """Ask in a panel, or in lines in linear mode, before the folder's settings are read.
 
     `keep_draft` gets the text that the user typed into the prompt meanwhile. If the user quits, the text is stored for
-    the next start; raise `InputEnded`.
+    the next start, unless the run stores nothing; raise `InputEnded`.
     """
     context = RunContext.read(options, dict(os.environ), is_attended=True, judge_trust=lambda *_: False)
     if _is_linear(context):
@@ -119,7 +119,8 @@ def _ask_trust(options: Options, question: TrustQuestion, keep_draft: Callable[[
     from qcode.tui.prompt.history import PromptHistory
     from qcode.tui.screens.trust import TrustApp
 
-    history = PromptHistory(_history_file(context), short_path(context.folder))
+    is_stored = not options.no_session
+    history = PromptHistory(_history_file(context), short_path(context.folder), is_stored=is_stored)
     app = TrustApp(context, FolderTrust(question.question, question.facts), history=history)
     exit_code = app.ask(mouse=context.settings.ui.mouse)
     if exit_code:

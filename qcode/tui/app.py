@@ -69,7 +69,7 @@ class AppOptions:
     """Options of the app besides the context of the run."""
 
     history_file: Path | None = None
-    """The file that keeps prompts across sessions; None keeps them for this run only."""
+    """The file of the prompts of all sessions, only read with `--no-session`; None keeps prompts for this run only."""
     on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
     """Returns seconds from any starting point."""
@@ -110,7 +110,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             is_restricted=not context.is_trusted,
             is_opening=context.options.resume is not None and context.options.permission_mode is None,
         )
-        history = PromptHistory(self.options.history_file, welcome.folder)
+        history = PromptHistory(self.options.history_file, welcome.folder, is_stored=not context.options.no_session)
         self.widgets = MainWidgets(status, history, ui.show_thinking, self.options.clock)
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell

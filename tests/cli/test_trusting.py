@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.options import Options
 from qcode.agent.trust.store import MAX_PINNED_BYTES, TrustStore
+from qcode.cli.app import run_app
 from qcode.cli.main import main
 from qcode.cli.terminal import InputEnded
 from qcode.cli.trust import ask_in_lines, decide_trust, note_for_pipes
+from qcode.protocol.errors import ExitCode
+from qcode.tui.prompt.history import UnsentPrompt
+from qcode.tui.screens.trust import TrustApp
 
 
 class User:
@@ -59,6 +64,23 @@ def test_kept_answer_is_not_asked_for_again(user: User) -> None:
     user.is_trusted("1\n")
     assert user.is_trusted()
     assert user.saw == ""
+
+
+@pytest.mark.parametrize("no_session", [False, True])
+def test_draft_of_a_user_who_quits_the_question_is_stored_unless_the_run_stores_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, no_session: bool
+) -> None:
+    def quit_with_draft(app: TrustApp, **_: object) -> int:
+        app.widgets.prompt.prompt_history.draft_file.save(UnsentPrompt("my draft"))
+        return 0
+
+    monkeypatch.setattr(TrustApp, "ask", quit_with_draft)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/AGENTS.md").write_text("Be brief.")
+    assert run_app(Options(cwd=tmp_path / "project", no_session=no_session)) == ExitCode.INTERRUPTED
+    assert len(list(tmp_path.rglob("drafts/*"))) == (0 if no_session else 1)
 
 
 def test_flag_neither_asks_nor_is_kept(user: User) -> None:

@@ -106,7 +106,8 @@ def make_app(
     history_file: Path | None = None,
     **given: Any,
 ) -> StagedApp:
-    """Return the app on a conversation; `given` are arguments of `make_agent`."""
+    """Return the app on a conversation; `given` are arguments of `make_agent`. With a history file, the app stores."""
+    given.setdefault("no_session", history_file is None)
     options = AppOptions(history_file, clock=clock or FixedClock())
     return StagedApp(make_agent(conversation, **given), welcome, options)
 

@@ -73,6 +73,7 @@ def run_context(
     vim: bool = False,
     folder: Path = NOWHERE,
     config_dir: Path = NOWHERE,
+    no_session: bool = True,
 ) -> RunContext:
     """Return the context of a run in a trusted folder. With `model` None, the settings have no model."""
     ui = Ui(
@@ -85,7 +86,7 @@ def run_context(
         vim=vim,
     )
     return RunContext(
-        Options(prompt=prompt, no_session=True),
+        Options(prompt=prompt, no_session=no_session),
         {},
         ConfigPaths(config_dir, NOWHERE),
         Settings(model=model, ui=ui, permissions=PermissionSettings(mode=mode)),

@@ -26,6 +26,7 @@ from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import ApprovalPanel
+from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.screens.connect import ConnectScreen
@@ -41,6 +42,7 @@ from qcode.tui.transcript.transcript import Transcript
 from tests.tui.harness import Running, drive, make_app, until_ready
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 from tests.tui.scripted_keys import ScriptedKeysService
+from tests.tui.staged_app import WELCOME
 
 pytestmark = pytest.mark.frames
 
@@ -451,6 +453,30 @@ def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(
     assert "qcode stopped: BrokeError: again and again" in capsys.readouterr().err
     (kept_file,) = (tmp_path / "drafts").iterdir()
     assert "my draft" in kept_file.read_text()
+
+
+def test_run_without_session_reads_the_history_and_stores_no_prompt_and_no_draft(tmp_path: Path) -> None:
+    history_file, abandoned = tmp_path / "history.jsonl", tmp_path / "drafts" / f"{2**40}.json"
+    PromptHistory(history_file, WELCOME.folder).add("earlier")
+    abandoned.parent.mkdir()
+    abandoned.write_text(json.dumps({"folder": WELCOME.folder, "text": "a draft of another run"}))
+    before = files_of(tmp_path)
+
+    async def test(run: Running) -> None:
+        assert run.app.widgets.prompt.text == ""
+        await run.send("my secret plan")
+        await run.until_idle()
+        await run.type("my draft")
+        run.app.widgets.prompt.save_draft()
+        assert files_of(tmp_path) == before
+        assert run.app.widgets.prompt.prompt_history.entries == ("earlier", "my secret plan")
+
+    drive(test, ScriptedConversation([ended()]), history_file=history_file, no_session=True)
+    assert files_of(tmp_path) == before
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not_sent(tmp_path: Path) -> None:

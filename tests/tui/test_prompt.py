@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,17 @@ def test_unwritable_history_still_works_for_this_run(tmp_path: Path) -> None:
     history.add("kept")
     assert not history.is_stored
     assert history.older("") == "kept"
+
+
+def test_history_that_is_only_read_does_not_trim_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("".join(f"{json.dumps(str(n))}\n" for n in range(3_000)))
+    before = path.read_bytes()
+    history = PromptHistory(path, is_stored=False)
+    history.add("not written")
+    assert history.older("") == "not written"
+    assert history.older("") == "2999"
+    assert path.read_bytes() == before
 
 
 def test_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:

@@ -34,18 +34,18 @@ class PromptHistory:
     Each text is listed once, at its latest use. Prompts sent in this folder count as newer than all others.
     """
 
-    def __init__(self, path: Path | None = None, folder: str = "") -> None:
+    def __init__(self, path: Path | None = None, folder: str = "", *, is_stored: bool = True) -> None:
+        """Read the history file, if there is one. Without `is_stored`, write neither it nor a draft."""
         self._path = path
-        """The history file, None to store nothing."""
         self._folder = folder
         """The working folder."""
-        self._entries = _read_history(path, folder) if path is not None else []
+        self._entries = _read_history(path, folder, may_trim=is_stored) if path is not None else []
         self._index = len(self._entries)
         """The position of the cursor; the number of entries stands for the draft."""
         self._draft = ""
-        self.is_stored = path is not None
+        self.is_stored = is_stored and path is not None
         """Sent prompts are written to the history file."""
-        self.draft_file = DraftFile(path.parent / DRAFTS_FOLDER if path is not None else None, folder)
+        self.draft_file = DraftFile(path.parent / DRAFTS_FOLDER if path is not None and is_stored else None, folder)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -101,10 +101,10 @@ class PromptHistory:
             self.is_stored = False
 
 
-def _read_history(path: Path, folder: str) -> list[str]:
+def _read_history(path: Path, folder: str, *, may_trim: bool) -> list[str]:
     """Return the newest entries, those of `folder` last. Invalid lines, such as one cut by a crash, are skipped."""
     lines = state_file.read(path).splitlines(keepends=True)
-    if len(lines) > 2 * _MAX_PROMPTS:
+    if may_trim and len(lines) > 2 * _MAX_PROMPTS:
         with suppress(OSError):  # leave an unreadable file unchanged
             state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
     here: list[str] = []
