@@ -82,7 +82,7 @@ def test_text_of_an_interrupted_turn_includes_the_unfinished_reply(tmp_path: Pat
 def test_signals_of_a_step_whose_other_call_still_runs_are_known(tmp_path: Path) -> None:
     report = ToolSpec("report", "Report.", {"type": "object"}, is_one_way=True)
     calls = calls_reply(Call("report", {"a": 1}, "c1"), Call("shell", {"command": "touch x"}, "c2"))
-    chat = talk(tmp_path, calls, one_way=(report,), is_attended=True)
+    chat = talk(tmp_path, calls, exit_tools=(report,), is_attended=True)
     seen: list[tuple[str, ...]] = []
 
     def cancel_at_the_question(event: TurnEvent) -> None:

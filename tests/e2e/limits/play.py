@@ -76,7 +76,7 @@ class _Play:
         )
         model = Model("test-model", facts=row.facts, output=row.settings, retries=row.retries)
         options = Options(max_budget_usd=row.money)
-        return open_conversation(self._base, provider, model, options=options, one_way=(REPORT,))
+        return open_conversation(self._base, provider, model, options=options, exit_tools=(REPORT,))
 
     async def run(self) -> Played:
         played, row, conversation = self._played, self._row, self._conversation
