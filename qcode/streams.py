@@ -100,7 +100,7 @@ class Pipe:
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
 """The maximum size of the lines that wait to be handled. Above it, the reader pauses, so the writer has to wait."""
 REQUEST_OVERHEAD_BYTES = 16 * 1024
-"""The bytes to `hold` for each open request in addition to its line, for its task and its answer."""
+"""The bytes that a caller passes to `StdinReader.hold` for each open request, besides the size of its line."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
 """The maximum length of a line.
 

@@ -272,7 +272,7 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
             command = shlex.join(choice.argv)
             yield Finding(choice.language.name, command or choice.reason, "ok" if command else "")
         if any(choice.reason.endswith(NOT_FOUND) for choice in choices):
-            yield Finding("", "programs inside the folder do not count")
+            yield Finding("", "a program inside this folder is not used")
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))
 
@@ -361,7 +361,7 @@ def _colors(env: Mapping[str, str]) -> str:
         return "16 million"
     if "256" in env.get("TERM", ""):
         return f"{_PALETTE_COLORS}; if the terminal supports more, set COLORTERM=truecolor"
-    return "16 according to TERM; other themes are replaced by `terminal` or `terminal-light`"
+    return "16 according to TERM; a theme with its own colors is replaced by `terminal` or `terminal-light`"
 
 
 def _terminal_features(name: str) -> Iterator[Finding]:

@@ -430,9 +430,9 @@ def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
     """Return what the small output caps saved, and how often replies were continued."""
     lines = []
     if metrics.saved_output_tokens > 0:
-        whole = metrics.reserved_output_tokens + metrics.saved_output_tokens
-        saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)}"
-        lines.append(f"Saved       {saved} reserved output tokens, by requesting a short reply first")
+        whole = tokens_text(metrics.reserved_output_tokens + metrics.saved_output_tokens)
+        reserved = tokens_text(metrics.reserved_output_tokens)
+        lines.append(f"Reserved    {reserved} output tokens instead of {whole}, by requesting a short reply first")
     if total := sum(metrics.continuations.values()):
         lines.append(f"Continued   {count_text(total, 'time')}")
     return lines
@@ -506,7 +506,7 @@ def _hit_rate_text(usage: Usage) -> str:
 def _calls_text(calls: ApiCalls) -> str:
     parts = [
         (calls.initial, "first attempt", "first attempts"),
-        (calls.escalations, "retry with a larger output cap", "retries with a larger output cap"),
+        (calls.escalations, "retry with a higher output limit", "retries with a higher output limit"),
         (calls.continuations, "continuation", "continuations"),
         (calls.repairs, "correction of a tool call", "corrections of tool calls"),
         (calls.retries, "retry", "retries"),

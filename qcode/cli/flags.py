@@ -256,7 +256,9 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "let a program that controls this run choose bypass mode later",
         ),
         Flag(
-            "--exit-tools FILE", "path", "offer the tools of this JSON list; report their calls as signals and run none"
+            "--exit-tools FILE",
+            "path",
+            "offer the tools of this JSON list, but run none; the JSON result lists their calls in `signals`",
         ),
         Flag("--add-dir DIR", "paths", "let tools work in this folder too (repeatable)"),
         Flag("--trust", "on", "trust this folder for this run: use its settings and instructions"),

@@ -40,11 +40,11 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "qcode replay FILE [--diff] [--timed]",
-        "play back a recording (--record FILE); --diff shows where the run differs",
+        "play back a recording (--record FILE); --diff shows where the run differs from it",
     ),
     (
         "qcode stats [--all]",
-        "print turns, tokens, cost and recoveries by day and model, for this folder or all folders",
+        "print turns, tokens, cost, retries and continuations by day and model, for this folder or all folders",
     ),
     (
         "qcode models [PART OF A NAME] [--all] | forget",

@@ -103,7 +103,7 @@ class Output:
     max_total_output_chars: int | None = key(
         None,
         kinds.integer(1),
-        "stop continuing a reply after this many characters; default: four times the token budget, at least 120,000",
+        "stop continuing a reply after this many characters; default: four times the token limit, at least 120,000",
     )
     min_escalation_gain: float = key(
         1.25, kinds.number(1), "escalate only if the larger cap is at least this many times the first one"
@@ -363,7 +363,7 @@ class ProviderSettings:
     type: ProviderType = key(
         "openai",
         kinds.choice(*PROVIDER_TYPES),
-        "the protocol of the provider; required unless the provider has one of these names",
+        "the protocol of the provider; required unless NAME is one of these words",
         is_project_allowed=False,
     )
     base_url: str | None = key(None, kinds.url(), "the provider's address", flag="--base-url", is_project_allowed=False)

@@ -85,5 +85,5 @@ def test_cost_names_the_causes_of_requests_in_words_for_users() -> None:
     usage = TurnUsage("go", "demo/x", Usage(), None, ApiCalls(initial=1, escalations=1, repairs=2))
     metrics = RecoveryMetrics(reserved_output_tokens=324_000, saved_output_tokens=976_000)
     report = usage_report_text([usage], metrics)
-    assert "976k of 1.3M reserved output tokens, by requesting a short reply first" in report
-    assert "API calls   4 (1 first attempt, 1 retry with a larger output cap, 2 corrections of tool calls)" in report
+    assert "Reserved    324k output tokens instead of 1.3M, by requesting a short reply first" in report
+    assert "API calls   4 (1 first attempt, 1 retry with a higher output limit, 2 corrections of tool calls)" in report

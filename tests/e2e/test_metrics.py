@@ -266,7 +266,7 @@ def test_instruments_of_a_conversation_agree_with_the_requests_of_the_hosts(turn
         check_telemetry(receiver, known.seen)
         cost = run.cost()
     causes = Counter(item.cause for item in known.seen)
-    repeats = f"{causes['escalations']} retries with a larger output cap"
+    repeats = f"{causes['escalations']} retries with a higher output limit"
     parts = f"{causes['initial']} first attempts, {repeats}, {causes['continuations']} continuations"
     assert f"API calls   {len(known.seen)} ({parts}, {causes['retries']} retries)" in " ".join(cost.split("\n "))
     for model in PRICES:

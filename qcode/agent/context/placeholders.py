@@ -1,9 +1,9 @@
 """Placeholders in prompts from Markdown files: arguments, variables, and shell commands to run before sending. Pure.
 
 `$ARGUMENTS` is the text typed after the name; `$ARGUMENTS[0]` and `$0` are its first word, `$name` is a word named in
-the front matter. In a file with `$1` and no `$0`, `$1` is the first word, as in earlier programs. `\\$1` is literal.
-Values are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a
-block that begins with ```` ```! ````.
+the front matter. In a file with `$1` and no `$0`, `$1` is the first word, as in the commands of older tools. `\\$1` is
+literal. Values are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so
+is a block that begins with ```` ```! ````.
 Format: https://code.claude.com/docs/en/skills. A separate module because only skills and commands in Markdown need it.
 """
 

@@ -1,7 +1,8 @@
 """Hooks around the calls of a turn: PreToolUse, PermissionRequest, PostToolUse and PostToolUseFailure.
 
-The answers become verdicts, which `agent.approvals` combines with the verdicts of the rules. A replaced input is
-translated back and validated here; `agent.approvals` judges it like any other input.
+The answers become verdicts, which `agent.approvals` combines with the verdicts of the rules. Hooks see a call in the
+format of Claude Code. If a hook replaces the input, the new one is translated back to the arguments of qcode and
+validated here; `agent.approvals` judges it like any other input.
 """
 
 from __future__ import annotations
@@ -116,11 +117,11 @@ class CallHooks:
         content = outcome.content
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
-            content = f"[replaced by a hook]\n{self._scope.bound_text(output)}"
-        added = [self._scope.wrap_text("PreToolUse", text) for text in before_contexts]
-        added += [self._scope.wrap_text(event, text) for text in answer.context]
+            content = f"[replaced by a hook]\n{self._scope.limit_text(output)}"
+        added = [self._scope.in_hook_tag("PreToolUse", text) for text in before_contexts]
+        added += [self._scope.in_hook_tag(event, text) for text in answer.context]
         if answer.decision == "deny":
-            added.append(self._scope.wrap_text(event, answer.reason or "The hook objects to this result."))
+            added.append(self._scope.in_hook_tag(event, answer.reason or "The hook objects to this result."))
         if not added and answer.output is None:
             return outcome
         return replace(outcome, content="\n".join([content, *added]), shown=outcome.shown_text)
@@ -218,7 +219,11 @@ class CallHooks:
 
 
 def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
-    """Return whether one of `rules` covers a call or may cover it: as deny rules, they change the verdict."""
+    """Return whether one of `rules` covers a call or may cover it.
+
+    To find out, judge the call without any rule, and with `rules` as the only deny rules: if a rule covers it, the
+    verdicts differ.
+    """
     without_rules = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
     with_rules = replace(without_rules, rules=Rules.of(deny=rules))
     return with_rules.judge(spec, arguments) != without_rules.judge(spec, arguments)

@@ -219,7 +219,7 @@ class SessionHooks:
         if source and self.runner.has("SessionStart"):
             fields: JsonObject = {"source": source, "model": self._facts().model}
             answer = await self.scope.run("SessionStart", [HookInput(fields, names=(source,))])
-            self._start_contexts += [self.scope.wrap_text("SessionStart", text) for text in answer.context]
+            self._start_contexts += [self.scope.in_hook_tag("SessionStart", text) for text in answer.context]
         self._source = ""
 
     async def run_before_prompt(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
@@ -264,7 +264,7 @@ class SessionHooks:
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
             if answer.stops_turn or answer.decision == "deny":
                 return answer.stop_reason or answer.reason or "no reason was given"
-            added = [self.scope.wrap_text("UserPromptSubmit", text) for text in answer.context]
+            added = [self.scope.in_hook_tag("UserPromptSubmit", text) for text in answer.context]
         start_contexts, self._start_contexts = self._start_contexts, []
         self.prompt_context = tuple(Text(text) for text in (*start_contexts, *added))
         return ""
@@ -370,7 +370,7 @@ class SessionHooks:
             "hook_event_name": event,
         }
 
-    def bound_text(self, text: str) -> str:
+    def limit_text(self, text: str) -> str:
         """Return a text for the model; a long text is saved to a file, and its beginning and end are returned."""
         text = clean(text)
         return text if len(text) <= MAX_CONTEXT_CHARS else bounded_text(text, _MAX_SHOWN_CONTEXT_CHARS, self._scratch)
@@ -421,20 +421,20 @@ class HookScope:
         """Show a failure of a hook to the user."""
         await self._session.show(Notice("warning", text))
 
-    def wrap_text(self, event: str, text: str) -> str:
+    def in_hook_tag(self, event: str, text: str) -> str:
         """Return the text of a hook for the model, in a `<hook>` tag."""
-        body = self.bound_text(text).replace("</hook", "< /hook")
+        body = self.limit_text(text).replace("</hook", "< /hook")
         return f'<hook event="{event}">\n{body}\n</hook>'
 
-    def bound_text(self, text: str) -> str:
-        return self._session.bound_text(text)
+    def limit_text(self, text: str) -> str:
+        return self._session.limit_text(text)
 
     async def run_subagent_start(self) -> list[Text]:
         """Run the SubagentStart hooks of this sub-agent; return the text they add to its task."""
         if not self.has("SubagentStart"):
             return []
         answer = await self.run("SubagentStart", [HookInput({}, names=(str(self._agent["agent_type"]),))])
-        return [Text(self.wrap_text("SubagentStart", text)) for text in answer.context]
+        return [Text(self.in_hook_tag("SubagentStart", text)) for text in answer.context]
 
     async def confirm_subagent_stop(self, request: Confirm) -> Confirmed:
         """Ask the SubagentStop hooks whether this sub-agent may end."""
@@ -456,7 +456,7 @@ class HookScope:
             await self._session.show(Notice("info", f"A hook stopped the turn{reason}"))
             return Confirmed(is_final=True)
         if answer.decision == "deny":
-            return Confirmed(reason=self.wrap_text(event, answer.reason or "Continue."))
+            return Confirmed(reason=self.in_hook_tag(event, answer.reason or "Continue."))
         return Confirmed()
 
 

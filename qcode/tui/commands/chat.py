@@ -80,7 +80,7 @@ def _is_typing_prompt(context: CommandContext) -> bool:
 
 
 def _is_editable(context: CommandContext) -> bool:
-    """Return whether there is a text for the user's editor: the prompt, an answer, or the call of a question."""
+    """Return whether there is a text for the user's editor: the prompt, an answer, or the call to approve."""
     app_view = context.required_app_view
     return app_view.is_prompt_focused or app_view.is_writing_answer or app_view.is_asking_about_draft
 
@@ -89,7 +89,7 @@ PROMPT: tuple[Command, ...] = (
     Command(
         "editor",
         "Write in your editor",
-        "Edit the prompt, an answer or the call of a question in your editor (VISUAL, EDITOR).",
+        "Edit the prompt, an answer or the call to approve in your editor (VISUAL, EDITOR).",
         lambda context, _: context.required_app_view.open_editor(),
         names=("editor",),
         keys=("ctrl+g",),
@@ -232,7 +232,7 @@ TASKS: tuple[Command, ...] = (
     Command(
         "add-aside",
         "Attach the aside",
-        "Attach the question and answer of /btw to the prompt, as a label, and close it.",
+        "Attach the question and answer of /btw to the prompt, and close the answer.",
         _attach_aside,
         keys=("ctrl+s",),
         when=lambda context: context.required_app_view.can_add_aside,

@@ -23,7 +23,7 @@ from qcode.tui.prompt.editing import EDITING_KEYS
 PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Enter", "Send the prompt; while the model works, queue it for the next step."),
     ("Shift+Enter, Alt+Enter, Ctrl+J", "Start a new line (\\ at the end of a line and Enter does the same)."),
-    ("Up, Down", "Recall an earlier prompt from the first line, a later one from the last line."),
+    ("Up, Down", "Recall an earlier prompt (on the first line), or a later one (on the last line)."),
     ("Up", "Take back the last queued prompt if the prompt is empty."),
     ("Backspace", "Remove the last attachment if the prompt is empty."),
     ("Tab", "Complete a command or a file; expand a pasted text."),

@@ -31,7 +31,7 @@ class NewTextRow(Widget):
         """The key that scrolls to the end, such as `Ctrl+End`."""
 
     def on_mount(self) -> None:
-        self.watch(self._transcript, "shows_new_text", self._set_shown)
+        self.watch(self._transcript, "has_new_text_below", self._set_shown)
 
     def _set_shown(self, is_needed: bool) -> None:
         self.display = is_needed

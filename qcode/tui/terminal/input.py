@@ -284,7 +284,7 @@ class ReportParser(PasteParser):
         return self._clock() - self.asked_at < _ANSWER_S
 
 
-def count_early_lines(driver: type[Driver]) -> type[Driver]:
+def count_typed_ahead(driver: type[Driver]) -> type[Driver]:
     """Return a subclass of `driver` that counts the lines typed before it took the terminal, for `ReportParser`."""
 
     class CountingDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time

@@ -18,7 +18,7 @@ from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.terminal.input import (
     TerminalBackgroundChanged,
     can_query_background,
-    count_early_lines,
+    count_typed_ahead,
     query_background,
 )
 from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
@@ -59,7 +59,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
-        driver = count_early_lines(super().get_driver_class())
+        driver = count_typed_ahead(super().get_driver_class())
         # Also for another theme: the user may switch to `auto` later.
         return query_background(driver) if can_query_background(os.environ) else driver
 

@@ -45,7 +45,7 @@ class Pane(ScrollView):
 
     DEFAULT_CSS = CSS
 
-    shows_new_text: var[bool] = var(False)
+    has_new_text_below: var[bool] = var(False)
     """The value of `has_new_text` in the last frame. The label above the prompt watches it."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
@@ -287,7 +287,7 @@ class Pane(ScrollView):
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
                 self.refresh(Region(0, top, self.text_width, self.size.height - top))
-        self.shows_new_text = self.has_new_text
+        self.has_new_text_below = self.has_new_text
         self.after_changes()
 
     def _find_target_row(self, is_resized: bool) -> int:

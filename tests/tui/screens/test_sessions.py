@@ -1027,7 +1027,7 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
         TurnUsage("on", "b/m", Usage(1_000, 50), None, ApiCalls(2)),
     ]
     text = usage_report_text(turns)
-    assert "API calls   8 (3 first attempts, 1 retry with a larger output cap, 3 continuations, 1 compaction)" in text
+    assert "API calls   8 (3 first attempts, 1 retry with a higher output limit, 3 continuations, 1 compaction)" in text
     assert "73% from the cache" in text
     assert "discarded 8k)" in text
     assert "By model" in text

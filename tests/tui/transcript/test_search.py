@@ -204,7 +204,7 @@ def test_notice_below_the_view_is_no_news_but_a_card_and_an_error_are() -> None:
             await settle(app, pilot)
             add()
             await settle(app, pilot)
-            shown.append(transcript.shows_new_text)
+            shown.append(transcript.has_new_text_below)
         assert shown == [False, False, True, True]
 
     play(scene)
@@ -217,13 +217,13 @@ def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
         await settle(app, pilot)
         transcript.scroll_page_up()
         await settle(app, pilot)
-        shown = [transcript.shows_new_text]
+        shown = [transcript.has_new_text_below]
         transcript.append_text("more")
         await settle(app, pilot)
-        shown.append(transcript.shows_new_text)
+        shown.append(transcript.has_new_text_below)
         transcript.scroll_end()
         await settle(app, pilot)
-        shown.append(transcript.shows_new_text)
+        shown.append(transcript.has_new_text_below)
         assert shown == [False, True, False]
 
     play(scene)
