@@ -723,6 +723,20 @@ def test_escape_denies_and_cancels_the_turn() -> None:
     drive(test, conversation)
 
 
+def test_unsent_reason_is_put_into_the_prompt_after_an_older_draft() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.app.widgets.prompt.replace_text("older draft")
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("t", *"a reason", "escape", "escape")
+        await run.until_idle()
+        assert run.app.widgets.prompt.text == "older draft\na reason"
+
+    drive(test, conversation)
+
+
 def test_escape_in_the_reason_returns_to_the_choices_and_keeps_the_text() -> None:
     conversation = ScriptedConversation(_asking(_request()))
 

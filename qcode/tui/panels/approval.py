@@ -202,7 +202,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.shown_approval is None:
             return
         if self.unsent_text:
-            self._prompt.put_back(self.unsent_text)
+            self._prompt.add_below(self.unsent_text)  # an older draft stayed in the prompt
         self._text_field.approval_id = ""
 
     @property

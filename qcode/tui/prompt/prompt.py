@@ -146,7 +146,7 @@ class Prompt(EditingArea):
 
         self._is_draft_scheduled = False
         # The queued prompts are stored as typed, so that their `/commands` and mentions still work after a restart.
-        texts = list(map(self._without_labels, (self.answer_text(), self.text, *self.queued_texts())))
+        texts = list(map(self._without_labels, (self.text, self.answer_text(), *self.queued_texts())))
         # A text that still has a label of a side question is nothing but labels. They are stored with the output.
         texts = [text for text in texts if text and not is_secret(text) and not self.asides.labels.labels_in(text)]
         self.prompt_history.draft_file.save(UnsentPrompt("\n\n".join(texts), tuple(self.attached_texts())))
@@ -166,6 +166,10 @@ class Prompt(EditingArea):
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of any text typed since."""
         self.replace_text(typed + (f"\n{self.text}" if self.text else ""))
+
+    def add_below(self, text: str) -> None:
+        """Add a text on a new line after the text of the prompt."""
+        self.replace_text(f"{self.text}\n{text}" if self.text else text)
 
     def refill(self, text: str) -> None:
         """Show a text that was sent before, selected: typing replaces it, an arrow key or End keeps it for editing.
