@@ -416,19 +416,19 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _Choices(tuple[str, ...]):
-    """The choices of a flag; an error lists them without their aliases."""
+    """The choices of a flag as an error lists them, which contain the accepted names."""
 
-    aliases: Mapping[str, str]
+    accepted: frozenset[str]
 
     def __contains__(self, value: object) -> bool:
-        return super().__contains__(value) or value in self.aliases
+        return value in self.accepted
 
 
 def _choices(flag: Flag) -> dict[str, Any]:
     choices: dict[str, Any] = {}
     if flag.choices:
-        choices["choices"] = _Choices(flag.choices)
-        choices["choices"].aliases = flag.aliases
+        choices["choices"] = _Choices(flag.listed_choices)
+        choices["choices"].accepted = frozenset((*flag.choices, *flag.aliases))
     return {**choices, "const": CHOOSE if flag.key == "resume" else ""} if flag.kind == "optional" else choices
 
 

@@ -62,6 +62,7 @@ class Flag:
         is_for_pipe: bool = False,
         const: str = "",
         aliases: tuple[tuple[str, str], ...] = (),
+        foreign_aliases: tuple[tuple[str, str], ...] = (),
         is_ignored: bool = False,
     ) -> None:
         words = typed.replace(",", "").split()
@@ -84,8 +85,12 @@ class Flag:
         self.is_for_pipe = is_for_pipe
         """The flag has no effect in the app."""
         self.const = const
-        self.aliases = dict(aliases)
-        """The choices by their other names."""
+        self.aliases = dict(aliases + foreign_aliases)
+        """The choices by their other names. `foreign_aliases` are the names in other programs."""
+        self.listed_choices = tuple(
+            " ".join((choice, *(f"(or {alias})" for alias, name in aliases if name == choice))) for choice in choices
+        )
+        """The choices as an error lists them, such as `default (or ask)`, without the names in other programs."""
         self.is_ignored = is_ignored
         """The flag is accepted without effect."""
 
@@ -180,7 +185,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "choice",
             "let the model think at this level: {choices}",
             choices=("none", "minimal", "low", "medium", "high", "max"),
-            aliases=(("xhigh", "high"),),
+            foreign_aliases=(("xhigh", "high"),),
         ),
         Flag(
             "--system-prompt TEXT", "text", 'replace the system prompt; "" sends only the facts about folder and date'
@@ -218,8 +223,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
             "choice",
             "start in this mode: {choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
-            aliases=(
-                ("ask", "default"),
+            aliases=(("ask", "default"),),
+            foreign_aliases=(
                 ("acceptEdits", "accept-edits"),
                 ("bypassPermissions", "bypass"),
                 ("dontAsk", "default"),

@@ -144,8 +144,11 @@ def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> 
             raise ValueError
         return aliases.get(value, value)
 
+    def listed(choice: str) -> str:
+        return " ".join((f'"{choice}"', *(f'(or "{alias}")' for alias, name in aliases.items() if name == choice)))
+
     schema = {"enum": [*choices, *aliases]}
-    return ValueKind("one of " + ", ".join(f'"{text}"' for text in choices), convert, choices, schema)
+    return ValueKind("one of " + ", ".join(map(listed, choices)), convert, choices, schema)
 
 
 def strings() -> ValueKind:

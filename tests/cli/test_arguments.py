@@ -274,6 +274,10 @@ def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
         (["-p", "hi", "-m"], "-m needs a value"),
         (["--effort", "huge"], '--effort: "huge" is not one of none, minimal, low, medium, high, max'),
         (["--reasoning-effort"], "--reasoning-effort needs a value"),
+        (
+            ["--permission-mode", "asks"],
+            '--permission-mode: "asks" is not one of plan, default (or ask), accept-edits, auto, bypass',
+        ),
         (["-mdemo/demo", "--output-format=xml"], '--output-format: "xml" is not one of text, json, stream-json'),
         (["--max-budget-usd", "1e400"], '--max-budget-usd: "1e400" is not an amount in USD greater than 0'),
     ],

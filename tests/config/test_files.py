@@ -177,6 +177,7 @@ MISTAKES = [
     ("model = 1979-05-27", 1, "model must be a string, not a date or time"),
     ("[permissions]\nallow = 'x'", 2, "permissions.allow must be a list of rules"),
     ("[permissions]\n\ndeny = [\n 'a',\n 1]", 3, "permissions.deny must be a list of rules"),
+    ("[permissions]\nmode = 'foo'", 2, 'must be one of "plan", "default" (or "ask"), "accept-edits", "auto", "bypass"'),
     ("[permissions]\nmode = 'bypass'", 2, "--permission-mode bypass"),
     ("[ui.keys]\n'app.quit' = 1", 2, 'ui.keys."app.quit" must be a string, not a number'),
     ("[providers.local]\nbase_url = 'localhost:8000'", 2, "starts with http:// or https://"),
