@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_config_text
-from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER, is_same_file
+from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER, is_same_file, with_tilde
 from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Origin
 from qcode.protocol.errors import ConfigError
@@ -111,7 +111,8 @@ def load_custom_commands(
     """Load the commands of the user, unless `config_dir` is None, and those of the project if `reads_project`.
 
     If names collide, the user's command takes precedence over the project's. A name in `used_names` (a command of the
-    app) takes precedence over both. Case does not matter. Each command that is ignored is reported as a problem.
+    app) takes precedence over both. Case does not matter. Each command that is ignored is reported as a problem, which
+    begins with the path of its file.
     """
     commands: dict[str, CustomCommand] = {}
     problems: list[str] = []
@@ -123,14 +124,16 @@ def load_custom_commands(
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
             key = name.lower()
             if key in used_names or key in commands:
-                owner = "a built-in command" if key in used_names else f"your {commands[key].file}"
+                owner = "a built-in command" if key in used_names else f"your {with_tilde(str(commands[key].file))}"
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
                 commands[key] = _read_command(name, file, is_project=is_project)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomCommands(tuple(sorted(commands.values(), key=lambda command: command.name)), tuple(problems))
+    return CustomCommands(
+        tuple(sorted(commands.values(), key=lambda command: command.name)), tuple(map(with_tilde, problems))
+    )
 
 
 def named_files(
@@ -317,7 +320,7 @@ def load_custom_agents(
                 agents[name] = _read_agent(name, file)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomAgents(tuple(sorted(agents.values(), key=lambda agent: agent.name)), tuple(problems))
+    return CustomAgents(tuple(sorted(agents.values(), key=lambda agent: agent.name)), tuple(map(with_tilde, problems)))
 
 
 def _read_agent(name: str, file: Path) -> CustomAgent:

@@ -16,6 +16,7 @@ from rich.color import ColorSystem
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from qcode.config.paths import with_tilde
 from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
@@ -157,10 +158,10 @@ def read_theme(path: Path) -> Theme:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
     except OSError as error:
-        raise ThemeError(f"Theme {path}: cannot read the file ({error.strerror}).") from error
+        raise ThemeError(f"Theme {with_tilde(str(path))}: cannot read the file ({error.strerror}).") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ThemeError(f"Theme {path}: not valid TOML ({error}).") from error
-    return parse_theme(data, str(path), text)
+        raise ThemeError(f"Theme {with_tilde(str(path))}: not valid TOML ({error}).") from error
+    return parse_theme(data, with_tilde(str(path)), text)
 
 
 def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:

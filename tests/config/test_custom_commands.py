@@ -84,6 +84,18 @@ def test_case_of_a_command_name_is_ignored(folders: CommandFolders) -> None:
     assert "review.toml: /review is ignored, your " in found.problems[0]
 
 
+def test_reported_path_of_a_command_begins_with_the_home_folder_as_a_tilde(
+    folders: CommandFolders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folders.write("broken.toml", "prompt = 1")
+    folders.write("review.toml", 'prompt = "Do it."')
+    folders.write("review.toml", 'prompt = "Other."', in_project=True)
+    problems = folders.load().problems
+    assert [problem[:2] for problem in problems] == ["~/", "~/"]
+    assert str(tmp_path) not in " ".join(problems)
+
+
 def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
     folders.write("git/commit.toml", 'prompt = "c"')
     folders.write("git/log/short.toml", 'prompt = "s"')

@@ -446,6 +446,18 @@ def test_theme_error_names_the_file(change: dict[str, object], message: str) -> 
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [b"\xff", b"dark = 3", None])
+def test_theme_error_names_the_home_folder_with_a_tilde(
+    text: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "sand.toml"
+    if text is not None:
+        file.write_bytes(text)
+    with pytest.raises(ThemeError, match=r"^Theme ~/sand\.toml[:,]"):
+        read_theme(file)
+
+
 def test_theme_file_that_is_unreadable_or_not_toml_is_a_one_line_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("name = ", encoding="utf-8")

@@ -16,7 +16,7 @@ from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.agent.context.front_matter import FrontMatterError, split_names, unwrap_scalars
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, SubagentKinds, with_common_prompt
-from qcode.config.paths import DefinitionFolder
+from qcode.config.paths import DefinitionFolder, with_tilde
 from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
@@ -167,7 +167,7 @@ def load_agents(folders: Iterable[DefinitionFolder], used_names: Collection[str]
                 problems.append(f"{file}: ignored, there is already a sub-agent {kind.name}; rename it")
             else:
                 kinds[kind.name] = kind
-    return SubagentKinds(tuple(kinds.values()), tuple(problems))
+    return SubagentKinds(tuple(kinds.values()), tuple(map(with_tilde, problems)))
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from qcode.agent.claude.markdown import markdown_files, read_markdown
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import MarkdownCommands, Skill
-from qcode.config.paths import DefinitionFolder
+from qcode.config.paths import DefinitionFolder, with_tilde
 from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION_CHARS = 200
@@ -41,14 +41,14 @@ def find_commands(folders: Iterable[DefinitionFolder], used_names: Collection[st
         for name, file in markdown_files(folder, problems):
             lower = name.lower()
             if lower in used_names or lower in commands:
-                owner = "a skill" if lower in used_names else str(commands[lower].file)
+                owner = "a skill" if lower in used_names else with_tilde(str(commands[lower].file))
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
                 commands[lower] = _read_command(name, file, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
-    return MarkdownCommands(tuple(commands.values()), tuple(problems))
+    return MarkdownCommands(tuple(commands.values()), tuple(map(with_tilde, problems)))
 
 
 def _read_command(name: str, file: Path, folder: DefinitionFolder) -> Skill:
