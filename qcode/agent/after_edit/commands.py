@@ -18,6 +18,7 @@ from qcode.config.settings import Settings
 from qcode.protocol.approvals import Ask, Choice
 from qcode.protocol.tools import ToolOutcome
 from qcode.safety.policy import Policy
+from qcode.safety.rules import exact_shell_rule, is_rule, parse_rule, why_not_allow
 from qcode.safety.verdict import Level
 from qcode.text.clean import one_line, visible, visible_lines
 from qcode.tools.workspace import Workspace
@@ -106,8 +107,10 @@ class EditCommands:
             if key not in self._warned_about and key not in self._answers:
                 self._warned_about.add(key)
                 label = one_line(visible(command.line), 120)
-                hint = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
-                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{hint}: {label}")
+                can_allow = verdict.is_undecided_command and scope.policy.is_trusted
+                rule = _allowing_rule(scope.policy, command.line, command_line) if can_allow else ""
+                hint = f"; to allow it, add {rule} to permissions.allow" if rule else ""
+                self._warnings.append(f"after_edit.{step} did not run ({label}): {verdict.reason}{hint}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
         records_changes = step == "test"
@@ -133,6 +136,20 @@ class EditCommands:
     def _relative_name(self, path: str) -> str:
         root = self._workspace.root
         return Path(path).relative_to(root).as_posix() if path and Path(path).is_relative_to(root) else path
+
+
+def _allowing_rule(policy: Policy, configured: str, command_line: str) -> str:
+    """Return the rule that allows a command for every file, or for this file if a rule for all would allow too much.
+
+    `command_line` is the `configured` command for one file. No single rule covers `ruff check && ruff format`.
+    """
+    for_all = f"shell({configured.replace(FILE_PLACEHOLDER, '*')})" if FILE_PLACEHOLDER in configured else ""
+    if not is_rule(for_all) or why_not_allow(parse_rule(for_all)):
+        for_all = ""
+    for rule in filter(None, (for_all, exact_shell_rule(command_line))):
+        if policy.with_allow(rule).judge_command(command_line).is_allowed:
+            return visible(rule)
+    return "a shell(...) rule for each command"
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -115,8 +115,46 @@ def test_command_that_would_ask_does_not_run_unattended_and_is_reported_once(tmp
     editing.run()
     assert (editing.work / "a.txt").read_text() == "bad\n"
     assert len(texts(editing, Notice)) == 1
-    assert texts(editing, Notice)[0].startswith("after_edit.format did not run: ")
-    assert "add a rule to permissions.allow" in texts(editing, Notice)[0]
+    assert texts(editing, Notice)[0].startswith("after_edit.format did not run (sed -i s/bad/good/ {file}): ")
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("touch {file}.done", "shell(touch *.done)"),
+        ("touch done", "shell(touch done)"),
+        ("sed -i s/bad/good/ {file}", "shell(sed -i s/bad/good/ a.txt)"),  # `sed *` could do more than this
+    ],
+)
+def test_notice_about_a_command_that_did_not_run_names_the_rule_that_allows_it(
+    command: str, rule: str, tmp_path: Path
+) -> None:
+    settings = {**FORMAT, "format": command}
+    editing = Editing(tmp_path / "asks", write("bad\n", "a.txt"), DONE, settings=settings)
+    editing.run()
+    (notice,) = texts(editing, Notice)
+    assert notice.endswith(f"; to allow it, add {rule} to permissions.allow")
+    rules = Rules.of(allow=[rule])
+    allowed = Editing(tmp_path / "allowed", write("bad\n", "a.txt"), DONE, settings=settings, rules=rules)
+    allowed.run()
+    assert texts(allowed, Notice) == []
+
+
+def test_notice_about_several_commands_names_no_rule_for_one_of_them(tmp_path: Path) -> None:
+    settings = {**FORMAT, "format": "touch one && touch two"}
+    editing = Editing(tmp_path, write("bad\n", "a.txt"), DONE, settings=settings)
+    editing.run()
+    assert texts(editing, Notice)[0].endswith(
+        "; to allow it, add a shell(...) rule for each command to permissions.allow"
+    )
+
+
+def test_notice_about_a_command_for_which_a_rule_asks_proposes_no_other_rule(tmp_path: Path) -> None:
+    rules = Rules.of(ask=["shell(sed -i *)"])
+    editing = Editing(tmp_path, write("bad\n", "a.txt"), DONE, settings=FORMAT, rules=rules)
+    editing.run()
+    (notice,) = texts(editing, Notice)
+    assert "permissions.allow" not in notice
 
 
 def test_command_that_a_rule_denies_never_runs(tmp_path: Path) -> None:
@@ -231,3 +269,4 @@ def test_untrusted_folder_runs_no_command(tmp_path: Path) -> None:
     editing.run(on_event=editing.allow)
     assert (editing.work / "a.txt").read_text() == "bad\n"
     assert not (editing.work / "ran").exists()
+    assert not [text for text in texts(editing, Notice) if "permissions.allow" in text]  # a rule would not help
