@@ -507,7 +507,7 @@ def _reason_not_run(event: ToolFinished, output: str) -> tuple[str, str]:
 def _without_repetition(call: ToolCall, summary: str, state: CallState) -> str:
     """Return the summary without repeated text: the argument on the card, or the to-do list in its panel."""
     argument = main_argument(call)
-    if call.name == "todo" and argument:
+    if call.name == "todo" and argument and state == "done":
         return ""
     return summary.removeprefix(f"{argument} ") if state == "failed" else summary
 

@@ -492,6 +492,7 @@ def test_summary_leaves_out_what_the_argument_or_the_todo_panel_says() -> None:
     items = '{"items": [{"task": "read it", "state": "%s"}]}'
     assert summary_of(call("todo", items % "in_progress"), "0 of 1 done", "done") == []
     assert summary_of(call("todo", items % "done"), "1 of 1 done", "done") == ["1 of 1 done"]
+    assert summary_of(call("todo", items % "in_progress"), "no valid items", "failed") == ["no valid items"]
 
 
 def test_cancelled_call_is_reported_once_and_the_next_call_is_announced() -> None:

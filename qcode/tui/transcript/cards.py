@@ -263,7 +263,7 @@ class Card(Foldable):
         argument = self._argument.replace("\n", " ")
         if self.is_unfolded:
             return estimate_rows(argument, width) + len(self._detail or self._output) + len(self._diff)
-        if self.is_read_only:
+        if self._hides_output:
             return 1
         output_rows = min(len(self._output), _HEAD_LINES + _TAIL_LINES + 1)
         diff_rows = min(len(self._diff), _DIFF_HEAD_ROWS + _DIFF_TAIL_ROWS + 1)
@@ -278,13 +278,19 @@ class Card(Foldable):
         output = redrawn("\n".join([*unfolded.complete_lines, unfolded.partial_line]))
         return clean("\n".join([self._argument, self._plan, output, *(row.text for row in self._diff)]))
 
+    @property
+    def _hides_output(self) -> bool:
+        """Whether only the title is shown. The output of a call that did not run is the reason, which is shown."""
+        is_reason = self.state in ("denied", "rejected") and bool(self._output or self._partial_line)
+        return self.is_read_only and not self.is_unfolded and not is_reason
+
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
             return []
-        if self.is_read_only and not self.is_unfolded and self._can_be_one_row(width):
+        if self._hides_output and self._can_be_one_row(width):
             return [self._only_row(width)]
         lines = self._title(width)
-        if self.is_read_only and not self.is_unfolded:
+        if self._hides_output:
             return lines
         available_width = max(1, width - len(_INDENT[0]))
         if self._plan:

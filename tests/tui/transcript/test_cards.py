@@ -222,6 +222,15 @@ def test_failed_read_call_wraps_if_its_reason_does_not_fit_one_row() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["todo", "read", "task"])
+def test_call_that_did_not_run_shows_its_reason_folded_and_unfolded(name: str) -> None:
+    card = Card(name, "", Clock())
+    card.change(CardUpdate(state="rejected", output="missing `items`"))
+    assert rows(card)[1:] == ["  │ missing `items`"]
+    card.unfold(True)
+    assert rows(card)[1:] == ["  │ missing `items`"]
+
+
 @pytest.mark.parametrize("is_unfolded", [False, True])
 @pytest.mark.parametrize("state", ["done", "failed"])
 def test_output_wraps_between_words(state: CardState, is_unfolded: bool) -> None:
