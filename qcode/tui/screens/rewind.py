@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN_FILES = 4
 _MAX_DOUBT_ROWS = 7
+_MAX_LABEL_CHARS = 400
+"""The list cuts a message to its width. This limit, wider than a screen, keeps the layout of a long paste fast."""
 _SIDE_CELLS = 4
 """Cells at both sides of the screen."""
 _MARK_CELLS = 4
@@ -159,7 +161,7 @@ def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     files = ", ".join(names[:_MAX_SHOWN_FILES]) + more
     detail = f"changed {files}" if files else ""
-    label = plain_line(message.text, 120) or "(empty)"
+    label = plain_line(message.text, _MAX_LABEL_CHARS) or "(empty)"
     return PickerRow(str(message.number), label, detail, cells=(f"turn {turn}", time), cut="words")
 
 

@@ -108,6 +108,16 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
     played(tmp_path, test)
 
 
+def test_message_to_rewind_to_is_cut_only_to_the_width_of_a_wide_screen() -> None:
+    text = " ".join(["rename the total"] * 9)
+
+    async def test(run: Running) -> None:
+        await run.app.push_screen(RewindPicker([RewindPoint(1, text, "", ("a.py",))]))
+        await run.until(lambda: f"{text}  turn 1  changed a.py" in run.screen)
+
+    drive(test, size=(200, 24))
+
+
 @pytest.mark.parametrize(
     ("rewound_turns", "effect"),
     [(2, "removes 2 turns; restores 1 file, deletes 1 file"), (1, "removes 1 turn; restores 2 files")],
