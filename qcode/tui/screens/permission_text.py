@@ -102,7 +102,7 @@ def _rule_note(decided_by: str, reason: str) -> str:
 
 def mode_line(permissions: Permissions) -> str:
     mode = effective_mode(permissions.mode, is_trusted=permissions.is_trusted)
-    trust = "" if permissions.is_trusted else ", restricted folder: allow rules do not apply"
+    trust = "" if permissions.is_trusted else " (restricted folder: allow rules do not apply)"
     return f"mode {mode_label(mode)}{trust}"
 
 

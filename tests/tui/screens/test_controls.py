@@ -95,6 +95,14 @@ def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: 
     go(Project(tmp_path), test, size)
 
 
+def test_note_about_a_restricted_folder_is_set_apart_from_the_origin_of_the_mode(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await opened(run, "/permissions", PermissionsScreen)
+        assert "mode ask (restricted folder: allow rules do not apply)  the default" in run.screen
+
+    go(Project(tmp_path, is_trusted=False), test, (120, 24))
+
+
 @pytest.mark.parametrize("keys", [("down",), ("down", "ctrl+a")])
 @pytest.mark.parametrize("size", [(80, 24), (40, 24), (40, 20), (40, 16)])
 def test_key_hints_stay_on_the_screen_below_many_long_decisions(
