@@ -1,6 +1,6 @@
 """Definitions in files that apply to a run: the kinds of sub-agents, and whether there are skills or commands.
 
-`subagent_kinds` has the built-in kinds, `agent.claude.agents` and `config.definitions` read the files.
+`subagent_kinds` has the built-in kinds; `agent.claude.agents` and `config.definitions` read the files.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def create_private_folder(folder: Path) -> None:
 
 
 def open_private(path: Path, mode: Literal["w", "a"]) -> TextIO:
-    """Open a text file that the user named to be replaced or appended to; only its owner can read it. Raise `OSError`.
+    """Open a file named by the user, to replace or extend its text; only its owner can read it. Raise `OSError`.
 
     Characters that UTF-8 cannot encode are escaped.
     """

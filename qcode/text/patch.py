@@ -28,7 +28,7 @@ _HEREDOC = lazy_pattern(r"(?:apply_patch )?<<-?\s*(['\"]?)(\w+)\1\n(.*)\n\2", re
 
 
 class PatchError(ValueError):
-    """The text is not a valid patch. The message is one line with the reason, and with the line of the patch."""
+    """The text is not a valid patch. The message has the reason, and the number of a wrong line of the patch."""
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
         return AddedFile(path, _content(path, body, number))
     if kind == "Delete":
         if any(line.strip() for line in body):
-            raise PatchError(f"patch line {number}: nothing can follow '*** Delete File: {path}'")
+            raise PatchError(f"patch line {number}: the section '*** Delete File: {path}' must have no lines")
         return DeletedFile(path)
     moved = body[0].removeprefix(_MOVE).strip() if body and body[0].startswith(_MOVE) else ""
     start = 1 if moved else 0

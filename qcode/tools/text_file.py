@@ -42,7 +42,7 @@ class Document:
 
 
 class BinaryFile(Refused):
-    """The file contains no text in any encoding."""
+    """The file contains NUL bytes: it is binary, or UTF-16 text without a byte order mark."""
 
 
 def decode(data: bytes, label: str) -> Document:

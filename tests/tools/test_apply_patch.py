@@ -141,7 +141,7 @@ def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: li
         (update("a.txt", "one"), "patch line 3: a line of a hunk must begin with"),
         (patch("*** Add File: b.txt", "one"), "patch line 3: every line of the new file b.txt must begin with +"),
         (patch("*** Change File: a.txt"), "patch line 2: expected '*** Add File: '"),
-        (patch("*** Delete File: a.txt", "-one"), "nothing can follow"),
+        (patch("*** Delete File: a.txt", "-one"), "the section '*** Delete File: a.txt' must have no lines"),
         (update("b.txt", "-one", "+two"), "b.txt does not exist"),
         (patch("*** Add File: a.txt", "+one"), "a.txt already exists"),
         (patch("*** Update File: a.txt", "*** Move to: c.txt"), "c.txt already exists"),

@@ -1,8 +1,9 @@
 """Converts Claude Code's permission rules and modes to qcode's. Pure.
 
-An allow rule becomes an equal or narrower rule, or no rule. A deny or ask rule becomes an equal or broader rule.
-`RuleConversion.loss` reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix. In
-qcode, a wildcard matches within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
+An allow rule becomes an equal or narrower rule, or no rule. A deny or ask rule becomes an equal or broader rule if
+there is one. `RuleConversion.loss` says which calls the result does not cover. In a rule for Bash, `*` spans words and
+a final `:*` means a prefix. In qcode, a wildcard matches within one word, except a final ` *`.
+See code.claude.com/docs/en/permissions.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Rul
         rule = f"shell({' '.join(prefix)} *)"
     if is_rule(rule):
         return RuleConversion((rule,))
-    # `a && b` and `rm $HOME/x` cannot be written as a rule; a rule for the words before the first operator covers more.
+    # `a && b` and `rm $HOME/x` cannot be written as a rule; a rule for the plain words at the start covers more.
     plain_words: list[str] = []
     for word in words:
         if not _PLAIN_WORD.fullmatch(word):
@@ -165,7 +166,7 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Rul
 
 
 def _convert_restricted_program(pattern: str) -> RuleConversion:
-    """Convert a deny or ask rule whose first word has a wildcard: `rm:*` and `rm*` become `shell(rm *)`."""
+    """Convert a deny or ask rule whose first word has a wildcard: `rm*` and `rm:* x` become `shell(rm *)`."""
     program = pattern.partition("*")[0].removesuffix(":")
     rule = f"shell({program} *)"
     if not program or not is_rule(rule):
@@ -182,8 +183,10 @@ def _convert_file(tool: str, body: str, effect: RuleEffect, source: RuleSource) 
         return RuleConversion((kind,))
     pattern = _convert_path(body, effect, source)
     if ".." in pattern.split("/"):
-        # `../x` is outside the folder, where every file asks anyway.
-        return RuleConversion(loss="a path above the folder cannot be written as a rule; files there always ask")
+        # `../x` is outside the folder, where qcode asks about every file anyway.
+        return RuleConversion(
+            loss="no rule can be written for a path above the folder; qcode always asks about files there"
+        )
     rule = f"{kind}({pattern})"
     if is_rule(rule):
         return RuleConversion((rule,))

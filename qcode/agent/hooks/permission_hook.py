@@ -156,7 +156,7 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
         return None
     name, tool_input, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
     if not isinstance(name, str) or not isinstance(tool_input, dict):
-        raise UnreadableEventError("the event names no tool and its input")
+        raise UnreadableEventError("the event has no tool name or no tool input")
     if not isinstance(folder, str) or not folder.startswith("/") or "\0" in folder:
         raise UnreadableEventError("the event names no working folder")
     action = hook_format.tools.get(name)
@@ -210,7 +210,7 @@ def _with_command(event: HookEvent, tool_input: JsonObject) -> HookEvent:
     if folder is not None:
         if not isinstance(folder, str):
             raise UnreadableEventError("the folder of the command is not a string")
-        # On a separate line: `cd x && a || b` would not be `a || b` in x.
+        # On a separate line, because `cd x && a || b` means `(cd x && a) || b`, which may run b outside x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
     has_other_fields = not tool_input.keys() <= _HARMLESS_FIELDS
     has_hidden_effects = event.has_hidden_effects or has_other_fields

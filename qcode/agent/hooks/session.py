@@ -226,7 +226,7 @@ class SessionHooks:
         """Run the UserPromptSubmit hooks, before the first prompt also the SessionStart hooks; yield their events.
 
         `prompt_context` has their text for the model. If a hook blocks the prompt or the user cancels, `prompt_context`
-        is None, and the last events are the events of a turn that did not start.
+        is None, and the last events are `TurnStarted` and `TurnEnded` of a turn whose prompt is not sent.
         """
         self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()
@@ -271,7 +271,7 @@ class SessionHooks:
 
     @property
     def is_prompting(self) -> bool:
-        """Whether hooks run before the current prompt."""
+        """Whether the hooks before a prompt are running now."""
         return self._prompt_task is not None
 
     def cancel(self) -> None:

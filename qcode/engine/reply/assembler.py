@@ -36,7 +36,7 @@ DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
 ArgumentState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
 """`incomplete`: truncated. `malformed`: not the JSON of an object. `damaged`: an event of the stream was lost."""
 
-# The end of a text that was truncated inside an escape (`\\u00`), and inside a number (`1.`, `2e-`).
+# The end of a text that was truncated inside an escape (`\u00`), and inside a number (`1.`, `2e-`).
 _CUT_ESCAPE = lazy_pattern(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
 _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
@@ -84,9 +84,9 @@ class ReplyShape:
     """The reply so far, with this attempt, has text; blank blocks do not count."""
     has_reasoning: bool
     last: DraftKind | None
-    """The kind of the last block.
+    """The kind of the last text or call that is not blank; without one, `reasoning` if there is any reasoning.
 
-    Blank blocks do not count, and reasoning after text does not, because a continuation drops it.
+    Reasoning after text does not count, because a continuation drops it.
     """
     calls: tuple[ArgumentState, ...] = ()
     """The state of each call in order."""

@@ -1,7 +1,8 @@
 """The decision after an attempt: one total, pure function from a reply's shape and budget.
 
-The first truncation is escalated, never rejected. Truncated text is continued. An incomplete call is never run. `reply`
-carries out the decisions and keeps the budget. The reasons for this order are in docs/decisions.
+The first truncated attempt is usually escalated: sent again with a larger output cap. Text that cannot be escalated is
+continued. An incomplete call is never run. `reply` carries out the decisions and keeps the budget. The reasons for this
+order are in docs/decisions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Budget:
     repairs_left: int = 1
     """How many requests for an answer (`AskForAnswer`) or for a well-formed call (`RepairCall`) are left."""
     resumed_calls_left: int = 0
-    """How many requests may still complete a truncated call; 0 unless `tool_call_repair` is `resume`."""
+    """How many requests may still complete a truncated call; 0 unless it writes a file and the repair is `resume`."""
     prefers_continuing: bool = False
     """Truncated text is continued instead of escalated."""
     is_append_only: bool = False

@@ -56,7 +56,7 @@ class Names:
     folder: str
     """The folder of the session, which makes relative paths absolute."""
     server_tools: Mapping[str, str]
-    """The name that a tool server gives its tool, by the name in qcode."""
+    """Maps the qcode name of each server tool to the name that its server gave it."""
 
     def tool_name(self, name: str) -> str:
         """Return the name of a tool in calls."""
@@ -182,7 +182,7 @@ def host_failure(error: ErrorInfo | None, options: Options) -> bytes:
 
 
 def host_result(line: JsonObject, names: Names, uuids: Sequence[str]) -> JsonObject:
-    """Return a `result` for a host; `uuids` are the ids of the answered lines.
+    """Return a `result` for a host; `uuids` are the ids of the user messages that it answers.
 
     `qcode_subtype` is the subtype before the translation. An unknown cost is 0, because hosts format it as a number;
     then `qcode_total_cost_usd` is null.

@@ -115,7 +115,7 @@ def effort_of(tokens: Json) -> Effort | None:
         case int() if not isinstance(tokens, bool) and tokens >= 0:
             return effort_of_budget(tokens)
         case _:
-            raise ValueError("max_thinking_tokens must be a number or null")
+            raise ValueError("max_thinking_tokens must be a whole number of at least 0, or null")
 
 
 def server_state(state: str) -> str:

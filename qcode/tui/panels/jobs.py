@@ -125,18 +125,18 @@ class JobWatch:
         numbers = ", ".join(str(job.number) for job in self.all)
         raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else self.empty_text)
 
-    async def stop(self, job: Job, *, is_shown: bool = False) -> str:
+    async def stop(self, job: Job, *, sends_notices: bool = True) -> str:
         """Stop a job, or return a sentence that it has already ended.
 
-        `is_shown`: a screen shows its end and the sentence. Otherwise both are shown as notices.
+        `sends_notices`: False if a screen shows the end of the job and the sentence itself.
         """
         if job.is_running:
-            if is_shown:
+            if not sends_notices:
                 self._silent_stops.add(job.number)
             await self._jobs.stop(job)
             return ""
         text = f"Job {job.number} has already ended ({job.state})."
-        if not is_shown:
+        if sends_notices:
             self._notify("info", text)
         return text
 

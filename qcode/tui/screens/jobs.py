@@ -77,7 +77,7 @@ class JobsScreen(ListScreen[None]):
 
     async def action_stop(self) -> None:
         if (job := self._job()) is not None:
-            self._note = Content.styled(await self._jobs.stop(job, is_shown=True), "$text-success")
+            self._note = Content.styled(await self._jobs.stop(job, sends_notices=False), "$text-success")
             self._refresh()
             self._paint()
 
@@ -137,7 +137,7 @@ class JobOutput(PagerScreen):
         return (_STOP, _SEND) if self._job.is_running else (_SEND,)
 
     async def action_stop(self) -> None:
-        self._note = await self._jobs.stop(self._job, is_shown=True)
+        self._note = await self._jobs.stop(self._job, sends_notices=False)
         self._refresh()
 
     def action_send(self) -> None:
@@ -177,7 +177,7 @@ def _attach(jobs: JobWatch, job: Job) -> Content:
 
 
 class QuitPicker(Picker):
-    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`.
+    """Asks whether to quit, which stops the jobs in `running`; the result is `quit`, `stay`, or None after Esc.
 
     `stay` is highlighted, so that an Enter too many after `/quit` stops no job. `y` quits with one key.
     """

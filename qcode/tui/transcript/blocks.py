@@ -53,6 +53,7 @@ class ProseView:
 
     def render(self, chunk: Chunk, *, is_live: bool) -> list[Line]:
         """Return the rows of `chunk`. A live chunk may be passed again with more text at its end."""
+        # Only a long chunk is divided: its last `MIN_OPEN_CHARS` or more are rendered again with each frame anyway.
         if is_live and sum(map(len, chunk.lines)) > 2 * MIN_OPEN_CHARS:
             return self._grow(chunk)
         return self._render_all(chunk.lines, self._code_blocks if is_live else None, chunk.number)
@@ -95,7 +96,7 @@ def _paragraph_spans(text: str) -> list[Span] | None:
 
 
 class _TokenPass:
-    """Converts the tokens of one chunk to rows. Create an object for each chunk.
+    """Converts tokens to rows, once: those of a chunk in one frame, or of a part of a growing chunk.
 
     `code_blocks` are those of earlier frames, by their first line in the chunk; None if the chunk is finished.
     `first_item_number` is the number on screen of the first ordered item; None means the number in the source.
@@ -217,7 +218,7 @@ class _TokenPass:
             return [Line(((mark[:width], bullet_style),)), *self.render_blocks(index + 1, close, width, base)]
         rows = self.render_blocks(index + 1, close, inner_width, base) or [Line()]
         lines = prefix(rows, (mark, bullet_style), (" " * len(mark), base))
-        # `prefix` counts the mark as indent, which is left out of copied text. But the mark is text: `- one` is copied.
+        # `prefix` counts the mark as indent, which is left out of copied text. But the mark is text: `• one` is copied.
         lines[0].lead -= len(mark)
         return lines
 

@@ -50,14 +50,14 @@ def _add_patterns(file: SettingsFile, tool: str, patterns: Mapping[str, object])
 
 
 def _add_rules_for_all_tools(file: SettingsFile, effect: object, later: Mapping[str, object]) -> None:
-    """Add the rule of every tool. It does not apply to a tool that has an own value in `later`."""
+    """Add the rule `*`, for every tool, except a tool whose value in `later` decides about all its calls."""
     location = file.location("permission", "*")
     if effect == "deny":
         kinds = [kind for tool, kind in _KINDS.items() if not _decides_all(later.get(tool))]
         changes = tuple(AddRule("deny", kind) for kind in (*kinds, "mcp"))
         file.add(SourceSetting("rule", "deny *", location, changes))
     elif effect == "ask":
-        reason = "not needed: qcode asks, except for commands and files that are only read"
+        reason = "not needed: qcode asks, except for reading files and for commands that only read"
         file.add(SourceSetting("rule", "ask *", location, reason=reason))
     elif effect == "allow":
         reason = PROJECT_CANNOT_ALLOW if file.is_project else "a rule for every tool is not imported"
@@ -82,7 +82,7 @@ def _add_rule(file: SettingsFile, tool: str, pattern: str, value: object, label:
     if effect is None:
         file.add(SourceSetting("rule", label, location, reason="is neither allow nor ask nor deny"))
     elif effect == "ask" and covers_everything:
-        reason = "not needed: qcode asks, except for commands and files that are only read"
+        reason = "not needed: qcode asks, except for reading files and for commands that only read"
         file.add(SourceSetting("rule", f"ask {label}", location, reason=reason))
     elif effect == "allow" and covers_everything and claude_tool == "Bash":
         reason = "a rule for every command is not imported"

@@ -157,8 +157,8 @@ _KNOWN_KEYS = frozenset(
     {"toolName", "mcpName", "commandPrefix", "commandRegex", "argsPattern", "decision", "priority", "allowRedirection"}
 )
 _MODES_EXCEPT_PLAN = frozenset({"default", "autoEdit", "yolo"})
-"""The modes of Gemini CLI other than plan mode. A rule for all of them needs no condition: in plan mode, no rule of
-qcode allows a change."""
+"""The modes of Gemini CLI other than plan mode. A rule for all of them is converted as a rule for every mode:
+plan mode of qcode permits no changes, whatever the rules allow."""
 _REGEX_CHARS = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
 
@@ -206,6 +206,7 @@ def add_gemini_policy(file: SettingsFile) -> None:
         if policy.effect == "allow" and any(priority < policy.priority for priority in restrictive_priorities):
             losses.append("its priority has no equivalent: a rule that denies or asks decides first")
         for rule in rules:
+            # These rules have no paths, so those of a user and of a project are converted alike.
             add_rule(
                 file, policy.effect, text=rule, rule=rule, source="project", location=location, losses=tuple(losses)
             )
