@@ -119,7 +119,7 @@ def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:
         ("set_permission_mode", {"mode": "bypassPermissions"}, "--allow-dangerously-skip-permissions"),
         ("set_model", {"model": 3}, "must be a name"),
         ("set_model", {"model": "nonsense/x"}, "unknown provider"),
-        ("set_max_thinking_tokens", {"max_thinking_tokens": "many"}, "must be a number"),
+        ("set_max_thinking_tokens", {"max_thinking_tokens": "many"}, "must be a whole number of at least 0, or null"),
         ("mcp_reconnect", {"serverName": "none"}, 'no tool server "none"'),
     ],
 )
