@@ -65,6 +65,8 @@ class SessionPicker(Picker):
         """Returns the time in seconds since 1970."""
         self._id_to_delete = ""
         """The id of the session that the next Ctrl+X deletes, empty if none."""
+        self._message_row_id = ""
+        """The id of the session for which a message replaces the preview, empty if there is no message."""
         self._id_to_rename = ""
         """The id of the session whose new name is being typed, empty if none."""
         self._sessions: tuple[SessionInfo, ...] = ()
@@ -110,11 +112,22 @@ class SessionPicker(Picker):
         return margin + open_line + id_line + passage_line + _MAX_PREVIEW_MESSAGES + name_field
 
     def show_row(self, row: PickerRow | None) -> None:
-        self._id_to_delete = ""
+        # The rows are also shown again when a search ends, which must not hide a message.
+        if row is not None and row.id == self._message_row_id:
+            return
+        self._clear_message()
         if row is None or self.size.height < _MIN_PREVIEW_HEIGHT:
             self.query_one("#session-preview", Static).update("")
         else:
             self._preview(row.id)
+
+    def _show_message(self, session_id: str, text: str) -> None:
+        """Show a message instead of the preview, until the user highlights another session or filters the list."""
+        self._message_row_id = session_id
+        self.query_one("#session-preview", Static).update(Content.styled(text, "$text-warning"))
+
+    def _clear_message(self) -> None:
+        self._message_row_id = self._id_to_delete = ""
 
     @work(exclusive=True, group="preview")
     async def _preview(self, session_id: str) -> None:
@@ -124,8 +137,8 @@ class SessionPicker(Picker):
         except ValueError as refusal:
             preview.update(Content.styled(str(refusal), "$text-warning"))
             return
-        if self.row is None:
-            return  # meanwhile the filter hides all sessions
+        if self.row is None or self._message_row_id:
+            return  # meanwhile the filter hides all sessions, or there is a message
         lines = preview_of(messages, width)
         passage = self._passages.get(session_id, "")
         if passage:
@@ -153,6 +166,9 @@ class SessionPicker(Picker):
         if query != self._searched_text:
             self._searched_text = query
             self._passages = {}
+            if self._message_row_id:
+                self._clear_message()
+                self.show_row(self.row)
             self._search(query)
 
     @work(exclusive=True, group="search")
@@ -186,16 +202,16 @@ class SessionPicker(Picker):
         row = self.row
         if row is None:
             return
-        preview = self.query_one("#session-preview", Static)
         if self._id_to_delete != row.id:
             self._id_to_delete = row.id
-            preview.update(Content.styled("Press Ctrl+X again to delete this session permanently.", "$text-warning"))
+            self._show_message(row.id, "Press Ctrl+X again to delete this session permanently.")
             return
         try:
             self._library.delete(row.id)
         except ValueError as refusal:
-            preview.update(Content.styled(str(refusal), "$text-warning"))
+            self._show_message(row.id, str(refusal))
             return
+        self._clear_message()
         self._load()
 
     def action_rename(self) -> None:
@@ -213,20 +229,22 @@ class SessionPicker(Picker):
     def action_leave(self) -> None:
         if self._id_to_rename:
             self._stop_renaming()
+            self._clear_message()
+            self.show_row(self.row)
         else:
             super().action_leave()
 
     @on(Input.Submitted, "#session-name")
     def _rename(self, event: Input.Submitted) -> None:
         event.stop()
-        preview = self.query_one("#session-preview", Static)
         if not event.value.strip():
-            preview.update(Content.styled(_NO_NAME, "$text-warning"))
+            self._show_message(self._id_to_rename, _NO_NAME)
             return
         try:
             self._library.rename(self._id_to_rename, event.value)
+            self._clear_message()
         except ValueError as refusal:
-            preview.update(Content.styled(str(refusal), "$text-warning"))
+            self._show_message(self._id_to_rename, str(refusal))
         self._stop_renaming()
         self._load()
 

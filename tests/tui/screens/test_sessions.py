@@ -781,6 +781,44 @@ def test_search_that_ends_while_the_screen_closes_is_ignored(tmp_path: Path) -> 
     played(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("ctrl+r", "ctrl+u", "enter"), "The name is empty."),
+        (("ctrl+x",), "Press Ctrl+X again to delete"),
+    ],
+    ids=["rename", "delete"],
+)
+def test_message_about_a_session_stays_when_a_search_ends(tmp_path: Path, keys: tuple[str, ...], message: str) -> None:
+    may_end = threading.Event()
+
+    async def test(run: Running, it: Talk) -> None:
+        def passages(text: str, session_ids: Iterable[str]) -> dict[str, str]:
+            may_end.wait(20)
+            return dict.fromkeys(session_ids, "a passage")
+
+        it.sessions.passages = passages  # type: ignore[method-assign]  # a slow disk
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 1)
+        await run.pilot.press(*"write")
+        await run.until(lambda: "searching" in run.screen)
+        await run.pilot.press(*keys)
+        await run.until(lambda: message in run.screen)
+        may_end.set()
+        await run.until(lambda: "searching" not in run.screen)
+        await run.pilot.pause()
+        assert message in run.screen
+        if "ctrl+r" in keys:
+            await run.pilot.press("escape")
+        await run.pilot.press("escape")
+        await run.until(lambda: message not in run.screen)
+
+    played(tmp_path, test)
+
+
 def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
