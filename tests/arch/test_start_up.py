@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,13 +52,19 @@ ON_FIRST_USE = tuple(
 
 
 def loaded_after(program: str) -> set[str]:
-    """Run `program` in a fresh interpreter and return the modules it loaded; it fails if the program does."""
+    """Run `program` in a fresh interpreter with an empty HOME, and return the modules it loaded.
+
+    Fails if the program does.
+    """
     # The interpreter would destroy all modules at its end, which takes half as long as to load them.
     ending = (
         "\nimport json, os, sys\nsys.stdout.flush()\n"
         "sys.stderr.write(json.dumps(sorted(sys.modules))); sys.stderr.flush(); os._exit(0)"
     )
-    done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, timeout=60)
+    with tempfile.TemporaryDirectory() as home:
+        env = {**os.environ, "HOME": home}
+        command = [sys.executable, "-c", program + ending]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))
 
